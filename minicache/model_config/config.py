@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 
+class ModelError(ValueError):
+    """A model cannot be found, fetched or run. The message names the value and the way out."""
+
+
 class Architecture(Enum):
     """The decoders that minicache runs. The value is the `model_type` of config.json."""
 
