@@ -49,7 +49,7 @@ format: $(STAMP) ## Rewrite the files in the project's style
 	$(PY) -m ruff format .
 
 notebooks: model ## Make solutions/*.ipynb and lessons/*.ipynb from solutions/*.py
-	$(PY) -m minicache.lab.notebooks
+	$(PY) -m minicache.lab.notebooks build $(ARGS)
 
 clean: ## Remove what runs and tests left behind
 	rm -rf out build dist .pytest_cache .ruff_cache .hypothesis
@@ -58,7 +58,7 @@ clean: ## Remove what runs and tests left behind
 distclean: clean ## Remove .venv as well
 	rm -rf .venv
 
-$(STAMP): pyproject.toml
+$(STAMP):
 	@command -v $(PYTHON) > /dev/null || { echo "There is no $(PYTHON) here: install Python 3.11 or newer, or name one with 'make PYTHON=/path/to/python3'." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$$($(PYTHON) --version 2>&1) is too old: minicache needs 3.11 or newer; name another with 'make PYTHON=python3.12'." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || { v=$$($(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'); echo "$(PYTHON) cannot make virtual environments: install the package $$v (apt-get install $$v) or python3-venv, then run make again." >&2; exit 1; }
