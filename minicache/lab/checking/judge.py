@@ -1,0 +1,177 @@
+"""The judge: runs in a process of its own, imports one candidate file, runs the cases on it.
+
+    python -m minicache.lab.checking.judge EXERCISE CANDIDATE RESULTS TRACE
+
+Writes a JSON line to RESULTS before and after each case, so that a crash loses nothing. A case that
+runs too long ends the process (status 1) with the stack of the endless code in TRACE.
+"""
+
+from __future__ import annotations
+
+import copy
+import faulthandler
+import json
+import sys
+import traceback
+from dataclasses import replace
+from enum import Enum
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any, TextIO
+
+from minicache.lab.cases.case import Case, Inputs
+from minicache.lab.checking.compare import Difference, difference
+from minicache.lab.checking.describe import describe, size
+from minicache.lab.checking.limits import GIB, MEMORY_LIMIT, is_out_of_memory, limit_memory
+from minicache.lab.checking.outcome import CaseResult, Fault
+from minicache.lab.course import Exercise, exercise, lesson_of
+
+IMPORT_SECONDS = 20.0
+"""Time limit for importing the candidate."""
+
+
+class State(Enum):
+    """What a line of RESULTS says."""
+
+    IMPORTING = "importing"
+    BROKEN = "broken"
+    STARTED = "started"
+    DONE = "done"
+
+
+def cases_of(name: str) -> tuple[Case, ...]:
+    """The cases of an exercise. Imports what they need, often torch."""
+    room = import_module(f"minicache.lab.cases.lesson_{lesson_of(name).number:02d}")
+    cases: tuple[Case, ...] = room.CASES[name]
+    return cases
+
+
+def load(path: Path, name: str) -> ModuleType:
+    """Import one file as a module called `name`. Raises whatever the file raises."""
+    spec = spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickle look their module up here
+    spec.loader.exec_module(module)
+    return module
+
+
+def resolve(reference: str) -> Any:
+    """The object that `module:name` names; the name may have dots."""
+    module, name = reference.split(":")
+    found: Any = import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def judge(item: Exercise, function: Any, file: str) -> list[CaseResult]:
+    """Run every case on `function`, defined in `file`, in this process and without limits."""
+    right = resolve(item.reference)
+    return [run_case(case, function, right, file) for case in cases_of(item.name)]
+
+
+def run_case(case: Case, function: Any, right: Any, file: str) -> CaseResult:
+    """Run one case. `right` gives the answer where the case has none of its own."""
+    inputs = case.inputs()
+    before = copy.deepcopy(inputs)
+    answer = case.call(case.expected or right, copy.deepcopy(inputs))
+    try:
+        got = case.call(function, inputs)
+    except BaseException as error:  # a learner's sys.exit() must not end the judge
+        found, text = _explain(error, file), ""
+    else:
+        found = difference(answer, got, case.rtol, case.atol) or _changed(before, inputs)
+        text = describe(got)
+    if found is None:
+        return CaseResult(case.name)
+    return replace(
+        unfinished(case, before),
+        fault=found.fault,
+        sentence=found.sentence,
+        expected=describe(answer),
+        got=text,
+        where=found.where,
+    )
+
+
+def unfinished(case: Case, inputs: Inputs) -> CaseResult:
+    """What is known of a case before it has run: all there is to show if the process dies in it."""
+    texts = tuple((name, describe(value)) for name, value in inputs.items())
+    numbers = sum(size(value) for value in inputs.values())
+    return CaseResult(case.name, case.about, Fault.NOT_RUN, inputs=texts, size=numbers)
+
+
+def _changed(before: Inputs, after: Inputs) -> Difference | None:
+    for name, value in before.items():
+        if difference(value, after[name], 0.0, 0.0):
+            sentence = f"The result is right, but it changed its input {name}: work on a copy."
+            return Difference(Fault.CHANGED_INPUT, sentence)
+    return None
+
+
+def _explain(error: BaseException, file: str) -> Difference:
+    where = _line_of(error.__traceback__, file)
+    if is_out_of_memory(error):
+        limit = f"{MEMORY_LIMIT // GIB} GiB"
+        return Difference(
+            Fault.MEMORY, f"It asked for more than {limit}, all that a check may use.", where
+        )
+    sentence = f"{type(error).__name__}: {error}"
+    if isinstance(error, NameError):
+        sentence += (
+            ". Your cell becomes a file of its own: it must hold every import and helper it uses."
+        )
+    return Difference(Fault.EXCEPTION, sentence, where)
+
+
+def _line_of(trace: TracebackType | None, file: str) -> str:
+    """The innermost line of the learner's own file in a traceback."""
+    own = [frame for frame in traceback.extract_tb(trace) if frame.filename == file]
+    return f"line {own[-1].lineno} of your cell: {own[-1].line}" if own else ""
+
+
+def main(name: str, candidate: str, results: str, trace: str) -> int:
+    """Judge one file; returns the exit status."""
+    item = exercise(name)
+    cases_of(name)  # imports torch now, before the clock and the memory limit start
+    limit_memory(MEMORY_LIMIT)
+    with open(results, "w", encoding="utf-8") as out, open(trace, "w", encoding="utf-8") as stacks:
+        function = _import(name, candidate, out, stacks)
+        if function is not None:
+            _run_cases(item, function, candidate, out, stacks)
+    return 0
+
+
+def _import(name: str, candidate: str, out: TextIO, stacks: TextIO) -> Any:
+    """The learner's function, or None after writing down why there is none."""
+    _write(out, State.IMPORTING)
+    faulthandler.dump_traceback_later(IMPORT_SECONDS, exit=True, file=stacks)
+    try:
+        return getattr(load(Path(candidate), "candidate"), name)
+    except BaseException as error:
+        found = _explain(error, candidate)
+        _write(out, State.BROKEN, sentence=found.sentence, where=found.where)
+        return None
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _run_cases(item: Exercise, function: Any, candidate: str, out: TextIO, stacks: TextIO) -> None:
+    right = resolve(item.reference)
+    for case in cases_of(item.name):
+        _write(out, State.STARTED, case=unfinished(case, case.inputs()).to_json())
+        faulthandler.dump_traceback_later(item.seconds, exit=True, file=stacks)
+        result = run_case(case, function, right, candidate)
+        faulthandler.cancel_dump_traceback_later()
+        _write(out, State.DONE, case=result.to_json())
+
+
+def _write(out: TextIO, state: State, **fields: Any) -> None:
+    print(json.dumps({"state": state.value, **fields}), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(*sys.argv[1:]))
