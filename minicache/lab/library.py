@@ -1,7 +1,7 @@
 """The learner's library: `mycache/`, one file for each exercise that passed.
 
-It lives beside `lessons/`; the environment variable MINICACHE_MYCACHE names another folder. The files
-are plain Python: they survive a restart, an upgrade, and being read without this package.
+It lives beside `lessons/`, or where the environment variable MINICACHE_MYCACHE says. The files are
+plain Python: they survive a restart, an upgrade, and being read without this package.
 """
 
 from __future__ import annotations
