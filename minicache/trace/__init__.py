@@ -1,5 +1,6 @@
 """What happened: the columnar trace of a run, its JSON form, and its export to Perfetto."""
 
+from minicache.trace.grouping import Grouped, group, request_rows
 from minicache.trace.phases import Phase, PhaseKind, end_of, phases
 from minicache.trace.records import (
     EventKind,
@@ -16,6 +17,7 @@ from minicache.trace.trace import Trace
 __all__ = [
     "EventKind",
     "EventRecord",
+    "Grouped",
     "ItemRecord",
     "Occupancy",
     "Phase",
@@ -26,5 +28,7 @@ __all__ = [
     "TokenRecord",
     "Trace",
     "end_of",
+    "group",
     "phases",
+    "request_rows",
 ]
