@@ -27,10 +27,10 @@ def demo(
     json: Annotated[Path | None, typer.Option(help="Also write the numbers to this file.")] = None,
 ) -> None:
     """Watch a long prompt freeze three chats, and chunks cure it."""
-    from minicache.demo import Options, run
+    from minicache.demo import Options, show
 
     raise typer.Exit(
-        run(
+        show(
             Options(
                 policy=policy,
                 max_num_batched_tokens=max_num_batched_tokens,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -16,18 +17,28 @@ Name = Annotated[str, typer.Argument(help="A name that 'minicache models list' s
 @app.command()
 def pull(name: Name = DEFAULT_MODEL) -> None:
     """Fetch a model once, check it, and convert it for fast loading."""
+    from rich.console import Console
+
     from minicache import models
 
-    print(models.pull(name))
+    if sys.stderr.isatty():
+        with models.progress_bar(Console(stderr=True)) as report:
+            folder = models.pull(name, report)
+    else:
+        folder = models.pull(name)
+    print(f"{name} is ready in {folder}")
 
 
 @app.command("list")
 def list_models() -> None:
-    """Show the models that can be fetched, and which of them are here."""
-    from minicache import models
+    """Show the models known by name, and which of them are here."""
+    from minicache.models.catalog import CATALOG
+    from minicache.models.pull import local_folder
 
-    for model in models.list():
-        print(model)
+    for name, known in CATALOG.items():
+        size = f"{known.config.num_parameters / 1e9:.2f} B weights"
+        here = "here" if local_folder(name) is not None else "not pulled"
+        print(f"{name:<16}{size:<18}{known.licence:<22}{here}")
 
 
 @app.command()
