@@ -87,7 +87,7 @@ class Request:
     """
 
     __slots__ = (
-        "id", "number", "params", "priority", "client", "arrival",
+        "id", "number", "params", "priority", "client", "salt", "arrival",
         "tokens", "num_prompt_tokens", "max_total_tokens",
         "state", "finish_reason", "error",
         "row", "pages", "page_hashes", "capacity",
@@ -103,10 +103,12 @@ class Request:
         *,
         priority: int = 0,
         client: str = "",
+        salt: str = "",
         arrival: float = 0.0,
     ) -> None:
         """`id` is the caller's name for it; a lower `priority` number is served first; `arrival` is
-        the planned send time in seconds on the engine's clock.
+        the planned send time in seconds on the engine's clock. Only requests of the same `salt`
+        share cached pages.
         """
         self.id = id
         self.number = -1
@@ -114,6 +116,7 @@ class Request:
         self.params = params or SamplingParams()
         self.priority = priority
         self.client = client
+        self.salt = salt
         self.arrival = arrival
         self.tokens: list[int] = list(prompt)
         self.num_prompt_tokens = len(self.tokens)

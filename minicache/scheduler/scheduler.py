@@ -1,0 +1,257 @@
+"""The scheduler: which tokens of which requests run in the next step, and what became of them.
+
+A request is its known tokens, and how many of them steps have been planned for; a step closes the
+gap. A gap of one is a decode. A larger one is a prompt, or what a preempted request must compute
+again, cut to what is left of the token budget.
+
+`schedule` plans: it advances `num_scheduled` and takes pages for tokens in flight. `update` commits
+tokens, hittable pages and endings. Between the two lie up to `max_in_flight` steps, so a result may
+come for a request that has left since: its row is empty by then, and the result is dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+
+from minicache.page_pool import PagePool
+from minicache.plan import StepPlan, StepResult
+from minicache.policy import BatchingPolicy, Fcfs, Mixed, QueueOrder, Situation, Work
+from minicache.request import FinishReason, Request, RequestRefused
+from minicache.scheduler.config import SchedulerConfig
+from minicache.scheduler.draft import Draft
+from minicache.scheduler.events import SchedulerEvent, TokenEvent
+from minicache.scheduler.planner import Planner
+from minicache.scheduler.roster import Roster
+
+log = logging.getLogger(__name__)
+
+MAX_EMPTY_STEPS = 16
+"""So many times in a row may nothing be found to run while requests are open and no step is out."""
+
+
+class SchedulerStalled(RuntimeError):
+    """Requests are open, but nothing can run: a fault of a policy. The message holds a dump."""
+
+
+class Scheduler:
+    """Plans steps for the requests submitted to it. Not thread-safe; time is an argument."""
+
+    def __init__(
+        self,
+        pool: PagePool,
+        config: SchedulerConfig,
+        batching: BatchingPolicy | None = None,
+        order: QueueOrder | None = None,
+    ) -> None:
+        """Without policies of your own, steps are mixed and people are served as they come."""
+        self.pool = pool
+        self.config = config
+        self.batching = batching or Mixed()
+        self._roster = Roster(pool, config.max_num_seqs, order or Fcfs())
+        margin = int(config.watermark * pool.num_pages)
+        self._planner = Planner(pool, self._roster, margin)
+        self._in_flight: deque[StepPlan] = deque()
+        self._next_step = 0
+        self._last = Work.NONE
+        self._empty_steps = 0
+
+    def submit(self, request: Request, now: float) -> None:
+        """Queue a request. Raises `RequestRefused`, changing nothing, if it can never be served."""
+        self._check(request)
+        request.max_total_tokens = min(request.max_total_tokens, self.config.max_model_len)
+        self._roster.enter(request)
+
+    def cancel(self, id: str, now: float) -> bool:
+        """End a request wherever it is. Returns whether it was open; a late cancel is logged."""
+        request = self._roster.live.get(id)
+        if request is None:
+            log.info("cancel of %r ignored: no such request is open", id)
+            return False
+        self._roster.end(request, FinishReason.CANCELLED, now)
+        return True
+
+    def finish(self, request: Request, reason: FinishReason, now: float) -> None:
+        """End a request for a reason that only the caller can see, such as a stop string."""
+        self._roster.end(request, reason, now)
+
+    def fail(self, request: Request, error: str, now: float) -> None:
+        """End a request with an error."""
+        self._roster.fail(request, error, now)
+
+    def fail_all(self, error: str, now: float) -> None:
+        """End every request: the executor is gone, and what is in flight will not be collected."""
+        for request in tuple(self._roster.live.values()):
+            self._roster.fail(request, error, now)
+        self._roster.table.collected(self._next_step)
+        self._in_flight.clear()
+
+    def schedule(self, now: float) -> StepPlan | None:
+        """Plan the next step, or return None if nothing can run before a step is collected.
+
+        Raises `SchedulerStalled` when that happens again and again with no step to wait for.
+        """
+        config = self.config
+        if len(self._in_flight) >= config.max_in_flight:
+            return None
+        draft = Draft(self._next_step, config.max_num_batched_tokens, config.chunked_prefill)
+        for work in self.batching.attempts(self._situation(now)):
+            self._planner.fill(draft, work, now)
+            if not draft.is_empty:
+                return self._launch(draft.plan())
+        self._count_empty_step()
+        return None
+
+    def update(self, plan: StepPlan, result: StepResult) -> list[TokenEvent]:
+        """Commit the oldest step in flight: its tokens, the pages it filled, the requests it ended.
+
+        Raises `ValueError` if it is another step's result.
+        """
+        self._expect(plan, result)
+        self._in_flight.popleft()
+        self._roster.table.collected(plan.step)
+        events = self._commit(plan, result)
+        if len(plan.items) > plan.num_decodes:
+            self._planner.prompts_stored()
+        return events
+
+    def take_events(self) -> list[SchedulerEvent]:
+        """What happened to requests since the last call, in order."""
+        events, self._roster.events = self._roster.events, []
+        return events
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a request is open or a step is in flight."""
+        return bool(self._roster.live or self._in_flight)
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests in the queue, the preempted among them."""
+        return self._roster.num_waiting
+
+    @property
+    def num_running(self) -> int:
+        """Requests that hold a row of the page table."""
+        return len(self._roster.running)
+
+    @property
+    def num_stored_tokens(self) -> int:
+        """Tokens whose keys and values lie in held pages, each once however many share it.
+
+        Pages that only wait for a step in flight to end count as full.
+        """
+        running = self._roster.running.values()
+        empty = sum(request.capacity - request.num_computed for request in running)
+        return self.pool.num_held * self.pool.page_size - empty
+
+    def dump(self) -> str:
+        """Everything that explains what runs and what does not, in lines."""
+        roster, pool = self._roster, self.pool
+        head = (
+            f"{type(self.batching).__name__} batching: {self.num_running} running, "
+            f"{self.num_waiting} waiting, {len(self._in_flight)} steps in flight; pages: "
+            f"{pool.num_held} held, {roster.table.num_coming} of them coming back, "
+            f"{pool.num_free} free, {pool.num_cached} of them cached"
+        )
+        return "\n".join([head, *(f"  {request!r}" for request in roster.live.values())])
+
+    def _commit(self, plan: StepPlan, result: StepResult) -> list[TokenEvent]:
+        holders, page_size = self._roster.table.holders, self.pool.page_size
+        sampled, errors = iter(result.tokens), result.errors
+        events: list[TokenEvent] = []
+        for number, row, _, stop, samples, _ in plan.items:
+            token = next(sampled) if samples else None
+            request = holders[row]
+            if request is None:
+                continue  # it has left since
+            filled, request.num_computed = request.num_computed // page_size, stop
+            if number in errors:
+                self._roster.fail(request, errors[number], result.t_end)
+                continue
+            if stop // page_size > filled:
+                self._commit_pages(request, filled, stop // page_size)
+            if token is not None:
+                events.append(self._commit_token(request, token, result.t_end))
+        return events
+
+    def _commit_pages(self, request: Request, first: int, last: int) -> None:
+        self.pool.commit(
+            request.pages, request.tokens, request.page_hashes, first, last, request.salt
+        )
+
+    def _commit_token(self, request: Request, token: int, now: float) -> TokenEvent:
+        request.num_pending -= 1
+        request.tokens.append(token)
+        params = request.params
+        if token in params.stop_token_ids or (
+            token in self.config.eos_token_ids and not params.ignore_eos
+        ):
+            self._roster.end(request, FinishReason.STOP, now)
+        elif len(request.tokens) >= request.max_total_tokens:
+            self._roster.end(request, FinishReason.LENGTH, now)
+        return TokenEvent(request, token, request.finished)
+
+    def _situation(self, now: float) -> Situation:
+        return Situation(now, self.num_running, self.num_waiting, len(self._in_flight), self._last)
+
+    def _launch(self, plan: StepPlan) -> StepPlan:
+        decodes = Work.DECODE if plan.num_decodes else Work.NONE
+        chunks = Work.PREFILL if len(plan.items) > plan.num_decodes else Work.NONE
+        self._last = decodes | chunks
+        self._empty_steps = 0
+        self._next_step += 1
+        self._in_flight.append(plan)
+        self._roster.table.submitted(plan.step)
+        return plan
+
+    def _count_empty_step(self) -> None:
+        if self._in_flight or not self._roster.live:
+            return
+        self._empty_steps += 1
+        if self._empty_steps > MAX_EMPTY_STEPS:
+            raise SchedulerStalled(
+                f"Nothing was found to run {self._empty_steps} times in a row, though requests are "
+                f"open; look at the batching policy.\n{self.dump()}"
+            )
+
+    def _expect(self, plan: StepPlan, result: StepResult) -> None:
+        """Raise `ValueError` unless `result` is that of the oldest step in flight, and complete."""
+        oldest = self._in_flight[0].step if self._in_flight else None
+        if not plan.step == result.step == oldest:
+            raise ValueError(
+                f"Got the result of step {result.step} for step {plan.step}, but the oldest in "
+                f"flight is {oldest}; collect steps in the order they were planned in."
+            )
+        wanted = sum(item.samples for item in plan.items)
+        if len(result.tokens) != wanted:
+            raise ValueError(
+                f"Step {plan.step} samples {wanted} tokens, but its result has "
+                f"{len(result.tokens)}; give one for each item that samples, failed ones too."
+            )
+
+    def _check(self, request: Request) -> None:
+        """Raise `RequestRefused` if the request cannot be served, now or ever."""
+        length, context = request.num_prompt_tokens, self.config.max_model_len
+        stored = self.pool.num_pages * self.pool.page_size
+        if request.id in self._roster.live:
+            raise RequestRefused(
+                f"The id {request.id!r} belongs to a request that is still open; give each its own."
+            )
+        if request.number >= 0:
+            raise RequestRefused(
+                f"The request {request.id!r} was submitted before; make a new one to ask again."
+            )
+        if not length:
+            raise RequestRefused("The prompt is empty; give at least one token.")
+        if length + 1 > context:
+            raise RequestRefused(
+                f"The prompt has {length} tokens, but with one output token the context holds "
+                f"{context}; shorten the prompt to {context - 1} tokens or raise max_model_len."
+            )
+        if length + 1 > stored:
+            raise RequestRefused(
+                f"The prompt has {length} tokens, but with one output token the page pool stores "
+                f"{stored} ({self.pool.num_pages} pages of {self.pool.page_size}); shorten the "
+                "prompt or give the pool more pages."
+            )
