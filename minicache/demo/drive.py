@@ -61,7 +61,7 @@ def _serve(
 ) -> None:
     coming = deque(sorted(parts, key=lambda part: part.arrival))
     while (coming or engine.has_work) and not interrupt.asked:
-        _submit_due(engine, stage, coming)
+        _submit_due(engine, stage, coming, watcher)
         if engine.has_work:
             stage.note(engine.trace, engine.step())
             watcher.look(stage, engine.clock())
@@ -69,13 +69,14 @@ def _serve(
             idle(stage.start + coming[0].arrival - engine.clock())
 
 
-def _submit_due(engine: Engine, stage: Stage, coming: deque[Part]) -> None:
+def _submit_due(engine: Engine, stage: Stage, coming: deque[Part], watcher: Watcher) -> None:
     """Submit everybody whose time has come, with the time they planned as their arrival."""
     while coming and stage.start + coming[0].arrival <= engine.clock():
         part = coming.popleft()
         arrival = stage.start + part.arrival
         engine.submit(part.prompt, part.params, id=part.name, client=part.name, arrival=arrival)
         stage.arrive(part.name, engine.trace)
+        watcher.look(stage, engine.clock())
 
 
 def _cancel_open(engine: Engine, stage: Stage) -> None:

@@ -45,8 +45,10 @@ class PlainView:
 
 
 def _event(lane: Lane) -> str:
-    if lane.mood in (Mood.QUEUED, Mood.READING):
-        return f"{lane.mood.value}, a prompt of {len(lane.part.prompt):,} tokens"
+    if lane.mood is Mood.QUEUED:
+        return f"arrives with {len(lane.part.prompt):,} tokens"
+    if lane.mood is Mood.READING:
+        return "is being read, chunk by chunk"
     if lane.mood is Mood.TALKING:
         return "gets the first token"
     silent = f", longest silence {seconds(lane.worst_gap)}" if lane.num_outputs > 1 else ""

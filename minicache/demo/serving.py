@@ -48,7 +48,7 @@ def open_model(options: Options, run: Run) -> Generator[Served]:
         load_format=options.load_format,
         num_pages=NUM_PAGES,
         max_num_seqs=MAX_NUM_SEQS,
-        max_num_batched_tokens=NUM_PAGES * 16 if whole else options.max_num_batched_tokens,
+        max_num_batched_tokens=options.max_num_batched_tokens,
         batching="mixed" if whole else options.policy,
         chunked_prefill=not whole,
         prefix_caching=False,
