@@ -1,1 +1,1 @@
-"""The named cases of each exercise, a module a lesson. Imported only in the judge's process."""
+"""The named cases, a module an exercise. Imported only in the judge's process."""

@@ -26,7 +26,7 @@ from minicache.lab.checking.compare import Difference, difference
 from minicache.lab.checking.describe import describe, size
 from minicache.lab.checking.limits import GIB, MEMORY_LIMIT, is_out_of_memory, limit_memory
 from minicache.lab.checking.outcome import CaseResult, Fault
-from minicache.lab.course import Exercise, exercise, lesson_of
+from minicache.lab.course import Exercise, exercise
 
 IMPORT_SECONDS = 20.0
 """Time limit for importing the candidate."""
@@ -43,8 +43,7 @@ class State(Enum):
 
 def cases_of(name: str) -> tuple[Case, ...]:
     """The cases of an exercise. Imports what they need, often torch."""
-    room = import_module(f"minicache.lab.cases.lesson_{lesson_of(name).number:02d}")
-    cases: tuple[Case, ...] = room.CASES[name]
+    cases: tuple[Case, ...] = import_module(f"minicache.lab.cases.{name}").CASES
     return cases
 
 

@@ -1,4 +1,4 @@
-"""The cases of lesson 00. No torch: bytes are counted, not allocated."""
+"""Bytes are counted, not allocated: no torch."""
 
 from __future__ import annotations
 
@@ -52,47 +52,61 @@ def _case(name: str, about: str, config: ShortConfig, bytes_per_element: int, an
     return Case(name, about, inputs, right)
 
 
-CASES = {
-    "kv_bytes_per_token": (
-        _case(
-            "one layer, one head",
-            "A key and a value of 4 numbers each, 2 bytes a number.",
-            _config(1, 1, 1, 4, 4), 2, 16,
-        ),
-        _case(
-            "three layers",
-            "Every layer keeps its own keys and values.",
-            _config(3, 2, 2, 4, 8), 2, 96,
-        ),
-        _case(
-            "a key/value head for each query head",
-            "The shape of older models (Llama-2-7B: 32 layers, 32 heads of 128).",
-            _config(32, 32, 32, 128, 4096), 2, 524_288,
-        ),
-        _case(
-            "fewer key/value heads: smollm2-135m",
-            "9 query heads share 3 KV heads; only the KV heads are stored.",
-            _named("smollm2-135m"), 2, 23_040,
-        ),
-        _case(
-            "float32",
-            "4 bytes a number.",
-            _config(2, 2, 2, 8, 16), 4, 256,
-        ),
-        _case(
-            "8-bit cache",
-            "1 byte a number: half of bfloat16.",
-            _config(2, 4, 4, 8, 32), 1, 128,
-        ),
-        _case(
-            "head_dim is its own number: qwen3-0.6b",
-            "Here head_dim is 128, though hidden_size / num_heads is 64.",
-            _named("qwen3-0.6b"), 2, 114_688,
-        ),
-        _case(
-            "wide heads",
-            "head_dim 16 with a hidden size of 16 and 2 heads.",
-            _config(1, 2, 2, 16, 16), 2, 128,
-        ),
-    )
-}  # fmt: skip
+CASES = (
+    _case(
+        "one layer, one head",
+        "A key and a value of 4 numbers each, 2 bytes a number.",
+        _config(1, 1, 1, 4, 4),
+        2,
+        16,
+    ),
+    _case(
+        "three layers",
+        "Every layer keeps its own keys and values.",
+        _config(3, 2, 2, 4, 8),
+        2,
+        96,
+    ),
+    _case(
+        "a key/value head for each query head",
+        "The shape of older models (Llama-2-7B: 32 layers, 32 heads of 128).",
+        _config(32, 32, 32, 128, 4096),
+        2,
+        524_288,
+    ),
+    _case(
+        "fewer key/value heads: smollm2-135m",
+        "9 query heads share 3 KV heads; only the KV heads are stored.",
+        _named("smollm2-135m"),
+        2,
+        23_040,
+    ),
+    _case(
+        "float32",
+        "4 bytes a number.",
+        _config(2, 2, 2, 8, 16),
+        4,
+        256,
+    ),
+    _case(
+        "8-bit cache",
+        "1 byte a number: half of bfloat16.",
+        _config(2, 4, 4, 8, 32),
+        1,
+        128,
+    ),
+    _case(
+        "head_dim is its own number: qwen3-0.6b",
+        "Here head_dim is 128, though hidden_size / num_heads is 64.",
+        _named("qwen3-0.6b"),
+        2,
+        114_688,
+    ),
+    _case(
+        "wide heads",
+        "head_dim 16 with a hidden size of 16 and 2 heads.",
+        _config(1, 2, 2, 16, 16),
+        2,
+        128,
+    ),
+)

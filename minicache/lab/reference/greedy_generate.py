@@ -1,0 +1,24 @@
+"""Generation by recomputing everything, which an engine exists to avoid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def greedy_generate(
+    logits_of: Callable[[list[int]], Tensor],
+    prompt: Sequence[int],
+    max_tokens: int,
+    stop_token: int | None = None,
+) -> list[int]:
+    """The likeliest next token, again and again, each time from the whole sequence."""
+    tokens = list(prompt)
+    for _ in range(max_tokens):
+        tokens.append(int(logits_of(tokens)[-1].argmax()))
+        if tokens[-1] == stop_token:
+            break
+    return tokens[len(prompt) :]
