@@ -72,7 +72,7 @@ class ChatTemplate:
                 documents=None,
                 add_generation_prompt=add_generation_prompt,
             )
-        except (TemplateError, TypeError) as error:
+        except Exception as error:  # a stranger's program: whatever it raises fails this request
             raise RequestRefused(
                 f"The model's chat template cannot render these messages: {error}. Each message "
                 "needs the keys and roles that the model was trained with, mostly 'role' (system, "
