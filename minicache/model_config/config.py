@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 
@@ -53,6 +53,10 @@ class ModelConfig:
     qk_norm: bool = False
     """RMS norm of each query and key head before the rotary embedding (Qwen3)."""
     eos_token_ids: tuple[int, ...] = ()
+
+    def with_eos(self, token_ids: tuple[int, ...]) -> ModelConfig:
+        """The same model with other end-of-sequence tokens."""
+        return replace(self, eos_token_ids=token_ids)
 
     @property
     def num_parameters(self) -> int:

@@ -1,7 +1,7 @@
 """config.json → ModelConfig, refusing by name whatever the decoder would compute wrongly.
 
-Older files write `rope_theta`, `rope_scaling` and `torch_dtype`; transformers 5 writes
-`rope_parameters` and `dtype`. Both are read. Defaults are those of transformers' config classes.
+Older files write `rope_theta` and `rope_scaling`; transformers 5 writes `rope_parameters`. Both are
+read. Defaults are those of transformers' config classes.
 """
 
 from __future__ import annotations
@@ -13,14 +13,9 @@ from typing import Any
 
 from minicache.model_config.config import Architecture, ModelConfig, ModelError, RopeScaling
 from minicache.model_config.fields import Fields
+from minicache.model_config.unsupported import CAUSAL_LM, SUPPORTED, refuse_unsupported
 
-_CAUSAL_LM = {
-    Architecture.LLAMA: "LlamaForCausalLM",
-    Architecture.QWEN2: "Qwen2ForCausalLM",
-    Architecture.QWEN3: "Qwen3ForCausalLM",
-}
 _DEFAULT_ROPE_THETA = 10_000.0
-_SUPPORTED = "minicache runs dense models of the Llama, Qwen2 and Qwen3 architecture"
 
 
 def read_config(folder: Path, name: str | None = None) -> ModelConfig:
@@ -45,8 +40,8 @@ def read_json(path: Path) -> Mapping[str, Any]:
     """A JSON object from a file. Raises `ModelError` when it is not one."""
     try:
         value: object = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path} is not valid JSON ({error}); fetch the file again.") from error
+    except (ValueError, RecursionError, OSError) as error:
+        raise ModelError(f"{path} is not readable JSON ({error}); fetch the file again.") from error
     if not isinstance(value, dict):
         raise ModelError(f"{path} holds no JSON object; fetch the file again.")
     return value
@@ -56,14 +51,21 @@ def parse_config(
     raw: Mapping[str, Any], name: str, generation: Mapping[str, Any] | None = None
 ) -> ModelConfig:
     """A config.json (and generation_config.json) already read. Raises `ModelError`."""
-    fields = Fields(raw, name)
+    fields = Fields(raw, f"config.json of {name}")
     architecture = _architecture(fields)
-    _refuse_unsupported(fields)
-    heads = fields.integer("num_attention_heads")
-    hidden = fields.integer("hidden_size")
+    refuse_unsupported(fields)
+    config = _config(fields, architecture, name)
+    _check_heads(config)
+    generation_fields = Fields(generation or {}, f"generation_config.json of {name}")
+    eos = generation_fields.token_ids("eos_token_id") or fields.token_ids("eos_token_id")
+    return config.with_eos(eos)
+
+
+def _config(fields: Fields, architecture: Architecture, name: str) -> ModelConfig:
+    hidden, heads = fields.integer("hidden_size"), fields.integer("num_attention_heads")
+    qwen2, qwen3 = architecture is Architecture.QWEN2, architecture is Architecture.QWEN3
     bias = fields.flag("attention_bias")
-    qwen2 = architecture is Architecture.QWEN2
-    config = ModelConfig(
+    return ModelConfig(
         name=name,
         architecture=architecture,
         num_layers=fields.integer("num_hidden_layers"),
@@ -71,115 +73,50 @@ def parse_config(
         intermediate_size=fields.integer("intermediate_size"),
         num_heads=heads,
         num_kv_heads=fields.integer("num_key_value_heads", heads),
-        head_dim=fields.integer("head_dim", _default_head_dim(architecture, hidden, heads)),
+        head_dim=fields.integer("head_dim", 128 if qwen3 else max(hidden // heads, 1)),
         vocab_size=fields.integer("vocab_size"),
         max_position_embeddings=fields.integer("max_position_embeddings"),
         rms_norm_eps=fields.number("rms_norm_eps", 1e-6),
-        rope_theta=_rope(fields).number("rope_theta", _DEFAULT_ROPE_THETA),
+        rope_theta=_rope_theta(fields),
         rope_scaling=_rope_scaling(fields),
         tie_word_embeddings=fields.flag("tie_word_embeddings"),
         attention_bias=qwen2 or bias,
         output_bias=bias and not qwen2,
         mlp_bias=architecture is Architecture.LLAMA and fields.flag("mlp_bias"),
-        qk_norm=architecture is Architecture.QWEN3,
-        eos_token_ids=_eos_token_ids(fields, Fields(generation or {}, name)),
+        qk_norm=qwen3,
     )
-    _check_heads(config)
-    return config
 
 
 def _architecture(fields: Fields) -> Architecture:
     model_type = fields.raw.get("model_type")
     known = {architecture.value: architecture for architecture in Architecture}
     if model_type not in known:
-        raise ModelError(
-            f"{fields.name} is of model_type {model_type!r}, which is not supported: {_SUPPORTED}."
-        )
+        fields.refuse("model_type", SUPPORTED)
     architecture = known[model_type]
-    classes = fields.raw.get("architectures") or [_CAUSAL_LM[architecture]]
-    if classes != [_CAUSAL_LM[architecture]]:
-        raise ModelError(
-            f"{fields.name} is a {', '.join(map(str, classes))}, which is not supported:"
-            f" {_SUPPORTED}, as {_CAUSAL_LM[architecture]}."
-        )
+    if fields.raw.get("architectures") not in (None, [], [CAUSAL_LM[architecture]]):
+        fields.refuse("architectures", f"{SUPPORTED}, as {CAUSAL_LM[architecture]}")
     return architecture
 
 
-def _refuse_unsupported(fields: Fields) -> None:
-    """Raise for features that change the arithmetic and that the decoder does not have."""
-    raw = fields.raw
-    activation = raw.get("hidden_act", "silu")
-    if activation != "silu":
-        fields.refuse("hidden_act", activation, "only 'silu' is supported")
-    if raw.get("quantization_config"):
-        method = Fields(raw["quantization_config"], fields.name).raw.get("quant_method", "unknown")
-        fields.refuse(
-            "quantization_config",
-            method,
-            "quantized weights are not supported; use the model's bfloat16 or float32 release",
-        )
-    for key in ("num_experts", "num_local_experts", "n_routed_experts"):
-        if raw.get(key):
-            fields.refuse(key, raw[key], "mixtures of experts are not supported")
-    if "AutoModelForCausalLM" in (raw.get("auto_map") or {}):
-        fields.refuse("auto_map", raw["auto_map"], "code that comes with a model is never run")
-    _refuse_sliding_window(fields)
-
-
-def _refuse_sliding_window(fields: Fields) -> None:
-    """Qwen files carry a window that is mostly off; it counts only where a layer uses it."""
-    raw = fields.raw
-    kinds = raw.get("layer_types")
-    if kinds is None:
-        window = raw.get("sliding_window") if fields.flag("use_sliding_window") else None
-        first = fields.integer("max_window_layers", 28, least=0)
-        if window is None or first >= fields.integer("num_hidden_layers"):
-            return
-        fields.refuse("sliding_window", window, "only full attention is supported")
-    other = sorted({str(kind) for kind in kinds} - {"full_attention"})
-    if other:
-        fields.refuse("layer_types", ", ".join(other), "only 'full_attention' is supported")
-
-
-def _rope(fields: Fields) -> Fields:
-    """The rotary settings in one place, wherever the file keeps them."""
-    raw = fields.raw
-    rope = dict(fields.section("rope_parameters") or fields.section("rope_scaling"))
-    for key in ("rope_theta", "partial_rotary_factor"):
-        if rope.get(key) is None and raw.get(key) is not None:
-            rope[key] = raw[key]
-    factor = rope.get("partial_rotary_factor") or 1.0
-    if factor != 1.0:
-        fields.refuse("partial_rotary_factor", factor, "only rotation of the whole head is")
-    return Fields(rope, fields.name)
+def _rope_theta(fields: Fields) -> float:
+    older = fields.number("rope_theta", _DEFAULT_ROPE_THETA)
+    return Fields(fields.section("rope_parameters"), fields.where).number("rope_theta", older)
 
 
 def _rope_scaling(fields: Fields) -> RopeScaling | None:
-    rope = _rope(fields)
-    kind = rope.raw.get("rope_type") or rope.raw.get("type") or "default"
+    section = fields.section("rope_parameters") or fields.section("rope_scaling")
+    rope = Fields(section, fields.where)
+    kind = rope.string("rope_type", rope.string("type", "default"))
     if kind == "default":
         return None
     if kind != "llama3":
-        fields.refuse("rope_type", kind, "only 'default' and 'llama3' are supported")
+        rope.refuse("rope_type", "only 'default' and 'llama3' are", kind)
     return RopeScaling(
         factor=rope.number("factor"),
         low_freq_factor=rope.number("low_freq_factor"),
         high_freq_factor=rope.number("high_freq_factor"),
         original_max_position_embeddings=rope.integer("original_max_position_embeddings"),
     )
-
-
-def _default_head_dim(architecture: Architecture, hidden: int, heads: int) -> int:
-    return 128 if architecture is Architecture.QWEN3 else hidden // heads
-
-
-def _eos_token_ids(config: Fields, generation: Fields) -> tuple[int, ...]:
-    """What generation stops at: generation_config.json's word counts before config.json's."""
-    for fields in (generation, config):
-        ids = fields.token_ids("eos_token_id")
-        if ids:
-            return ids
-    return ()
 
 
 def _check_heads(config: ModelConfig) -> None:
