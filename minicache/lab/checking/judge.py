@@ -1,6 +1,6 @@
 """The judge: runs in a process of its own, imports one candidate file, runs the cases on it.
 
-    python -m minicache.lab.checking.judge EXERCISE CANDIDATE RESULTS TRACE
+    python -m minicache.lab.checking.judge EXERCISE CANDIDATE RESULTS TRACE SECONDS
 
 Writes a JSON line to RESULTS before and after each case, so that a crash loses nothing. A case that
 runs too long ends the process (status 1) with the stack of the endless code in TRACE.
@@ -13,6 +13,8 @@ import faulthandler
 import json
 import sys
 import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from importlib import import_module
@@ -28,8 +30,8 @@ from minicache.lab.checking.limits import GIB, MEMORY_LIMIT, is_out_of_memory, l
 from minicache.lab.checking.outcome import CaseResult, Fault
 from minicache.lab.course import Exercise, exercise
 
-IMPORT_SECONDS = 20.0
-"""Time limit for importing the candidate."""
+IMPORT_FACTOR = 4
+"""Importing the candidate may take this many times as long as a case: it may import more."""
 
 
 class State(Enum):
@@ -132,44 +134,60 @@ def _line_of(trace: TracebackType | None, file: str) -> str:
     return f"line {own[-1].lineno} of your cell: {own[-1].line}" if own else ""
 
 
-def main(name: str, candidate: str, results: str, trace: str) -> int:
+class Judge:
+    """One candidate file before its judge: imports it, runs the cases, writes down what comes."""
+
+    def __init__(self, item: Exercise, candidate: Path, out: TextIO, stacks: TextIO) -> None:
+        """`out` takes JSON lines; `stacks` the stack of code that does not end in time."""
+        self.item = item
+        self.candidate = candidate
+        self.out = out
+        self.stacks = stacks
+
+    def run(self) -> None:
+        """Import the candidate and run every case. Ends the process where a limit is passed."""
+        function = self._import()
+        if function is None:
+            return
+        right = resolve(self.item.reference)
+        for case in cases_of(self.item.name):
+            self._write(State.STARTED, case=unfinished(case, case.inputs()).to_json())
+            with self._clock(self.item.seconds):
+                result = run_case(case, function, right, str(self.candidate))
+            self._write(State.DONE, case=result.to_json())
+
+    def _import(self) -> Any:
+        """The learner's function, or None after writing down why there is none."""
+        self._write(State.IMPORTING)
+        with self._clock(self.item.seconds * IMPORT_FACTOR):
+            try:
+                return getattr(load(self.candidate, "candidate"), self.item.name)
+            except BaseException as error:
+                found = _explain(error, str(self.candidate))
+                self._write(State.BROKEN, sentence=found.sentence, where=found.where)
+                return None
+
+    @contextmanager
+    def _clock(self, seconds: float) -> Generator[None]:
+        """End the process, with a stack, if the body takes longer."""
+        faulthandler.dump_traceback_later(seconds, exit=True, file=self.stacks)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    def _write(self, state: State, **fields: Any) -> None:
+        print(json.dumps({"state": state.value, **fields}), file=self.out, flush=True)
+
+
+def main(name: str, candidate: str, results: str, trace: str, seconds: str) -> int:
     """Judge one file; returns the exit status."""
-    item = exercise(name)
+    item = replace(exercise(name), seconds=float(seconds))
     cases_of(name)  # imports torch now, before the clock and the memory limit start
     limit_memory(MEMORY_LIMIT)
     with open(results, "w", encoding="utf-8") as out, open(trace, "w", encoding="utf-8") as stacks:
-        function = _import(name, candidate, out, stacks)
-        if function is not None:
-            _run_cases(item, function, candidate, out, stacks)
+        Judge(item, Path(candidate), out, stacks).run()
     return 0
-
-
-def _import(name: str, candidate: str, out: TextIO, stacks: TextIO) -> Any:
-    """The learner's function, or None after writing down why there is none."""
-    _write(out, State.IMPORTING)
-    faulthandler.dump_traceback_later(IMPORT_SECONDS, exit=True, file=stacks)
-    try:
-        return getattr(load(Path(candidate), "candidate"), name)
-    except BaseException as error:
-        found = _explain(error, candidate)
-        _write(out, State.BROKEN, sentence=found.sentence, where=found.where)
-        return None
-    finally:
-        faulthandler.cancel_dump_traceback_later()
-
-
-def _run_cases(item: Exercise, function: Any, candidate: str, out: TextIO, stacks: TextIO) -> None:
-    right = resolve(item.reference)
-    for case in cases_of(item.name):
-        _write(out, State.STARTED, case=unfinished(case, case.inputs()).to_json())
-        faulthandler.dump_traceback_later(item.seconds, exit=True, file=stacks)
-        result = run_case(case, function, right, candidate)
-        faulthandler.cancel_dump_traceback_later()
-        _write(out, State.DONE, case=result.to_json())
-
-
-def _write(out: TextIO, state: State, **fields: Any) -> None:
-    print(json.dumps({"state": state.value, **fields}), file=out, flush=True)
 
 
 if __name__ == "__main__":

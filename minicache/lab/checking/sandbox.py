@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from minicache.lab.checking.judge import IMPORT_SECONDS, State
+from minicache.lab.checking.judge import IMPORT_FACTOR, State
 from minicache.lab.checking.outcome import CaseResult, Fault, Outcome, Verdict
 from minicache.lab.course import Exercise
 
@@ -50,9 +50,9 @@ def _run(item: Exercise, candidate: Path, folder: Path) -> Run:
     files = {name: folder / f"{name}.txt" for name in ("results", "stuck", "printed", "errors")}
     command = [
         sys.executable, "-m", "minicache.lab.checking.judge",
-        item.name, str(candidate), str(files["results"]), str(files["stuck"]),
+        item.name, str(candidate), str(files["results"]), str(files["stuck"]), str(item.seconds),
     ]  # fmt: skip
-    limit = STARTUP_SECONDS + IMPORT_SECONDS + MOST_CASES * item.seconds
+    limit = STARTUP_SECONDS + (IMPORT_FACTOR + MOST_CASES) * item.seconds
     with open(files["printed"], "wb") as printed, open(files["errors"], "wb") as errors:
         status = _wait(command, limit, printed, errors)
     texts = {name: _text(path) for name, path in files.items()}
@@ -99,7 +99,7 @@ def _outcome(item: Exercise, source: str, candidate: str, run: Run) -> Outcome:
 def _death(item: Exercise, run: Run, state: State) -> tuple[Fault, str]:
     """Why the process ended before the last case."""
     if run.stuck:
-        limit = IMPORT_SECONDS if state is State.IMPORTING else item.seconds
+        limit = item.seconds * (IMPORT_FACTOR if state is State.IMPORTING else 1)
         return Fault.TIME, f"It did not finish within {limit:g} s: is a loop endless?"
     if run.status == -9:
         return Fault.MEMORY, "The system ended the process: it used too much memory or time."
