@@ -33,7 +33,7 @@ def pull(name: Name = DEFAULT_MODEL) -> None:
 def list_models() -> None:
     """Show the models known by name, and which of them are here."""
     from minicache.models.catalog import CATALOG
-    from minicache.models.pull import local_folder
+    from minicache.models.store import local_folder
 
     for name, known in CATALOG.items():
         size = f"{known.config.num_parameters / 1e9:.2f} B weights"

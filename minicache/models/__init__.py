@@ -4,7 +4,7 @@ from minicache.models.cache import cache_folder
 from minicache.models.find import find
 from minicache.models.listing import ModelEntry, available
 from minicache.models.progress import Progress, Report, progress_bar, silent
-from minicache.models.pull import local_folder, path, pull
+from minicache.models.store import local_folder, path, pull
 
 __all__ = [
     "ModelEntry",

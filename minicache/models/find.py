@@ -10,7 +10,7 @@ from minicache.models.cache import models_folder
 from minicache.models.catalog import CATALOG
 from minicache.models.hub import hub_folder
 from minicache.models.progress import silent
-from minicache.models.pull import converted, is_hub_id, path, unknown_model
+from minicache.models.store import converted, is_hub_id, path, unknown_model
 
 _FLOAT32_PER_BYTE = 8
 """Above what any quantization that is read expands to: Q4_1 has 5 bits where float32 has 32."""

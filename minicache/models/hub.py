@@ -69,16 +69,25 @@ def _download(repo_id: str, report: Report) -> Path:
         raise
     except Exception as error:  # the hub's HTTP library has exceptions of its own
         raise ModelError(
-            f"{repo_id} could not be fetched from the Hugging Face hub ({type(error).__name__});"
-            f" check the network connection and run it again, or {_HAND}."
+            f"{repo_id} could not be fetched from the Hugging Face hub ({_reason(error)}); check the"
+            f" network connection and run it again, or {_HAND}."
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong in few words: the hub's own messages are paragraphs."""
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    return "out of reach" if isinstance(error, LocalEntryNotFoundError) else type(error).__name__
 
 
 def _reporting_bar(report: Report) -> Any:
     """The class of progress bar that huggingface_hub shall use: it draws nothing and reports."""
-    from tqdm import tqdm
+    import tqdm
 
-    class ReportingBar(tqdm[Any]):
+    base: Any = tqdm.tqdm  # generic to the type checker, not to the interpreter
+
+    class ReportingBar(base):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **(kwargs | {"file": io.StringIO()}))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minicache.models.catalog import CATALOG, KnownModel
-from minicache.models.pull import local_folder
+from minicache.models.store import local_folder
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from minicache.model_config import CONFIGS, ModelConfig, ModelError, read_config, tensor_shapes
 from minicache.models.find import find, model_name
-from minicache.models.pull import local_folder
+from minicache.models.store import local_folder
 from minicache.weights.check import needed_tensors
 from minicache.weights.dummy import DummyTensors
 from minicache.weights.folder import stored_tensors

@@ -1,4 +1,4 @@
-"""Pulling a known model: fetch, check, convert once, and find it again."""
+"""The known models on this machine: pull one, find it again."""
 
 from __future__ import annotations
 
