@@ -10,14 +10,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from minicache.engine import LLM
+    from minicache.llm import LLM
     from minicache.request import FinishReason, RequestRefused, SamplingParams
 
 __version__ = "0.1.0"
 __all__ = ["LLM", "FinishReason", "RequestRefused", "SamplingParams", "__version__"]
 
 _HOME = {
-    "LLM": "minicache.engine",
+    "LLM": "minicache.llm",
     "FinishReason": "minicache.request",
     "RequestRefused": "minicache.request",
     "SamplingParams": "minicache.request",

@@ -89,12 +89,12 @@ class EngineCore:
         return self._write_events()
 
     def finish(self, request: Request, reason: FinishReason) -> list[Request]:
-        """End a request for a reason that only its text shows (a stop string). Returns who ended."""
+        """End a request for a reason that only its text shows. Returns who ended."""
         self.scheduler.finish(request, reason, self.clock())
         return self._write_events()
 
     def reset_trace(self) -> None:
-        """Start an empty trace. Raises `RuntimeError` while there is work: it would be cut in two."""
+        """Start an empty trace. Raises `RuntimeError` while there is work."""
         if self.has_work:
             raise RuntimeError("Requests are still open; finish or cancel them before a new trace.")
         self.trace = Trace(self.trace.source, page_size=self.trace.page_size)
@@ -107,7 +107,7 @@ class EngineCore:
             self._in_flight.append(_Submitted(plan, self._submit(plan)))
 
     def _submit(self, plan: StepPlan) -> StepResult | None:
-        """Start a step. One that cannot be started keeps its place in the line, with its failure."""
+        """Start a step. One that cannot be started keeps its place, with its failure."""
         try:
             self.executor.submit(plan)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Text in, text out: requests by name, tokens turned into text as they come, stop strings, cancel."""
+"""Text in, text out: requests by name, tokens turned into text as they come, stop strings."""
 
 from __future__ import annotations
 
@@ -87,12 +87,14 @@ class Engine:
         id: str | None = None,
         priority: int = 0,
         client: str = "",
+        salt: str = "",
         arrival: float | None = None,
     ) -> str:
         """Queue a prompt (text or token ids) and return the request's id.
 
-        `arrival` is the planned send time on the engine's clock, now by default. Raises
-        `RequestRefused` with nothing changed when the request can never be served.
+        `arrival` is the planned send time on the engine's clock, now by default. Only requests of
+        the same `salt` share cached pages. Raises `RequestRefused`, with nothing changed, when the
+        request can never be served.
         """
         request = Request(
             id=self._name() if id is None else id,
@@ -100,6 +102,7 @@ class Engine:
             params=params,
             priority=priority,
             client=client,
+            salt=salt,
             arrival=self.clock() if arrival is None else arrival,
         )
         self.core.submit(request)
