@@ -69,8 +69,8 @@ def _download(repo_id: str, report: Report) -> Path:
         raise
     except Exception as error:  # the hub's HTTP library has exceptions of its own
         raise ModelError(
-            f"{repo_id} could not be fetched from the Hugging Face hub ({_reason(error)}); check the"
-            f" network connection and run it again, or {_HAND}."
+            f"{repo_id} could not be fetched from the Hugging Face hub ({_reason(error)}); check"
+            f" the network connection and run it again, or {_HAND}."
         ) from error
 
 
