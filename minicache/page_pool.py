@@ -27,12 +27,14 @@ def sha256_digest(data: bytes) -> bytes:
     return sha256(data).digest()
 
 
-class _Cached(NamedTuple):
-    """A hittable page, and what it stores, so that a hash collision is noticed."""
+class PageState(NamedTuple):
+    """Where a page is: held by so many requests, and whether a new request can hit it.
 
-    page: int
-    parent: bytes
-    tokens: tuple[int, ...]
+    Free: no holders, not hittable. Cached: no holders, hittable.
+    """
+
+    holders: int
+    hittable: bool
 
 
 class PagePool:
@@ -61,13 +63,15 @@ class PagePool:
         self.prefix_caching = prefix_caching
         self.debug = debug
         self._digest = digest
-        self._pack = struct.Struct(f"<{page_size}q").pack
+        self._pack = struct.Struct(f"<{page_size}i").pack
         self._refs = [0] * num_pages
         self._free = list(range(num_pages - 1, -1, -1))
         self._idle: OrderedDict[int, None] = OrderedDict()
         """Pages that nobody holds but that can be hit, the next to be evicted first."""
         self._key_of: list[bytes | None] = [None] * num_pages
-        self._by_key: dict[bytes, _Cached] = {}
+        self._text_of: list[bytes | None] = [None] * num_pages
+        """What each hittable page stores (see `_identify`), so that a hash collision is noticed."""
+        self._by_key: dict[bytes, int] = {}
 
     @property
     def num_free(self) -> int:
@@ -93,10 +97,13 @@ class PagePool:
             raise OutOfPages(
                 f"{count} pages were asked for, but {self.num_free} of {self.num_pages} are free."
             )
-        pages = [self._free.pop() if self._free else self._evict() for _ in range(count)]
-        for page in pages:
+        pages: list[int] = []
+        for _ in range(count):
+            page = self._free.pop() if self._free else self._evict()
             self._refs[page] = 1
-        self._checked()
+            pages.append(page)
+        if self.debug:
+            self.check()
         return pages
 
     def match(self, tokens: Sequence[int], hashes: list[bytes], salt: str = "") -> list[int]:
@@ -110,11 +117,11 @@ class PagePool:
         if not self.prefix_caching:
             return pages
         for index in range((len(tokens) - 1) // self.page_size):
-            parent, text, key = self._identify(index, tokens, hashes, salt)
-            cached = self._by_key.get(key)
-            if cached is None or cached.parent != parent or cached.tokens != text:
+            text, key = self._identify(index, tokens, hashes, salt)
+            page = self._by_key.get(key)
+            if page is None or self._text_of[page] != text:
                 break
-            pages.append(cached.page)
+            pages.append(page)
         return pages
 
     def share(self, tokens: Sequence[int], hashes: list[bytes], salt: str = "") -> list[int]:
@@ -123,7 +130,8 @@ class PagePool:
         for page in pages:
             self._refs[page] += 1
             self._idle.pop(page, None)
-        self._checked()
+        if self.debug:
+            self.check()
         return pages
 
     def commit(
@@ -143,11 +151,12 @@ class PagePool:
         if not self.prefix_caching:
             return
         for index in range(first, last):
-            parent, text, key = self._identify(index, tokens, hashes, salt)
+            text, key = self._identify(index, tokens, hashes, salt)
             if key not in self._by_key:
-                self._by_key[key] = _Cached(pages[index], parent, text)
-                self._key_of[pages[index]] = key
-        self._checked()
+                page = pages[index]
+                self._by_key[key], self._key_of[page], self._text_of[page] = page, key, text
+        if self.debug:
+            self.check()
 
     def free(self, pages: Sequence[int]) -> None:
         """One holder lets go of `pages`. Those that nobody holds any more become cached or free.
@@ -165,7 +174,15 @@ class PagePool:
             self._refs[page] -= 1
             if self._refs[page] == 0:
                 self._retire(page)
-        self._checked()
+        if self.debug:
+            self.check()
+
+    def states(self) -> list[PageState]:
+        """Where every page is, by number: for pictures and checks."""
+        return [
+            PageState(refs, key is not None)
+            for refs, key in zip(self._refs, self._key_of, strict=True)
+        ]
 
     def check(self) -> None:
         """Raise `AssertionError` unless every page is in exactly one place and the hashes agree."""
@@ -176,20 +193,24 @@ class PagePool:
         assert not (free & idle or free & held or idle & held), "a page is in two places"
         assert free | idle | held == set(range(self.num_pages)), "a page is in no place"
         keyed = {page: key for page, key in enumerate(self._key_of) if key is not None}
-        hittable = {cached.page: key for key, cached in self._by_key.items()}
+        hittable = {page: key for key, page in self._by_key.items()}
         assert hittable == keyed, "the hash map and the pages disagree"
         assert idle <= keyed.keys(), "a cached page cannot be hit"
         assert not free & keyed.keys(), "a free page can be hit"
 
     def _identify(
         self, index: int, tokens: Sequence[int], hashes: list[bytes], salt: str
-    ) -> tuple[bytes, tuple[int, ...], bytes]:
-        """Parent hash, tokens and hash of one full page; computes each hash once."""
-        text = tuple(tokens[index * self.page_size : (index + 1) * self.page_size])
+    ) -> tuple[bytes, bytes]:
+        """Text and hash of one full page. The text is the parent's hash, then the page's tokens.
+
+        Pages are asked for from the first on, and each hash is computed once.
+        """
+        start = index * self.page_size
         parent = hashes[index - 1] if index else self._digest(salt.encode())
+        text = parent + self._pack(*tokens[start : start + self.page_size])
         if index == len(hashes):
-            hashes.append(self._digest(parent + self._pack(*text)))
-        return parent, text, hashes[index]
+            hashes.append(self._digest(text))
+        return text, hashes[index]
 
     def _retire(self, page: int) -> None:
         """Put a page that nobody holds where it belongs."""
@@ -204,9 +225,5 @@ class PagePool:
         key = self._key_of[page]
         assert key is not None
         del self._by_key[key]
-        self._key_of[page] = None
+        self._key_of[page] = self._text_of[page] = None
         return page
-
-    def _checked(self) -> None:
-        if self.debug:
-            self.check()

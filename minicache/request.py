@@ -82,17 +82,16 @@ class Request:
 
     Positions: `tokens[:num_prompt_tokens]` is the prompt. Keys and values of positions
     `[0, num_computed)` are stored and committed; `[num_computed, num_scheduled)` are being
-    computed by steps in flight. `num_pending` counts sampled tokens that are still in flight, so
-    the sequence the scheduler plans for is `len(tokens) + num_pending` long.
+    computed by steps in flight. The step that computes the last known position samples a token,
+    which is in flight too until it is known.
     """
 
     __slots__ = (
         "id", "number", "params", "priority", "client", "salt", "arrival",
         "tokens", "num_prompt_tokens", "max_total_tokens",
         "state", "finish_reason", "error",
-        "row", "pages", "page_hashes", "capacity",
-        "num_computed", "num_scheduled", "num_pending", "num_cached", "num_preemptions",
-        "last_step",
+        "stop_tokens", "row", "pages", "page_hashes", "capacity",
+        "num_computed", "num_scheduled", "num_cached", "num_preemptions",
     )  # fmt: skip
 
     def __init__(
@@ -121,6 +120,8 @@ class Request:
         self.tokens: list[int] = list(prompt)
         self.num_prompt_tokens = len(self.tokens)
         self.max_total_tokens = self.num_prompt_tokens + self.params.max_tokens
+        self.stop_tokens = frozenset(self.params.stop_token_ids)
+        """Tokens that end it; the scheduler adds the model's own, unless they are to be ignored."""
         self.state = RequestState.WAITING
         self.finish_reason: FinishReason | None = None
         self.error: str | None = None
@@ -133,12 +134,9 @@ class Request:
         """Tokens that fit in `pages`."""
         self.num_computed = 0
         self.num_scheduled = 0
-        self.num_pending = 0
         self.num_cached = 0
         """Tokens of the first admission that the prefix cache supplied."""
         self.num_preemptions = 0
-        self.last_step = -1
-        """The last step that names this request: its pages are released behind it."""
 
     @property
     def outputs(self) -> list[int]:
@@ -149,6 +147,11 @@ class Request:
     def num_outputs(self) -> int:
         """How many tokens were generated so far."""
         return len(self.tokens) - self.num_prompt_tokens
+
+    @property
+    def num_pending(self) -> int:
+        """Sampled tokens that are still in flight."""
+        return max(self.num_scheduled + 1 - len(self.tokens), 0)
 
     @property
     def finished(self) -> bool:

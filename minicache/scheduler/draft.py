@@ -60,10 +60,8 @@ class Draft:
 
     def add_pages(self, request: Request, pages: list[int]) -> None:
         """Announce the newest `pages` of a request, at the end of its row."""
-        first = len(request.pages) - len(pages)
-        self.entries += [
-            PageEntry(request.row, column, page) for column, page in enumerate(pages, first)
-        ]
+        for column, page in enumerate(pages, len(request.pages) - len(pages)):
+            self.entries.append(PageEntry(request.row, column, page))
 
     def drop(self, request: Request) -> int:
         """Take a request's part out again; its tokens return to the budget. Returns how many."""

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
 from minicache.page_pool import PagePool
 from minicache.plan import PlanItem
 from minicache.policy import Work
 from minicache.request import FinishReason, Request
 from minicache.scheduler.draft import Draft
 from minicache.scheduler.roster import Roster
+
+_new_item: Callable[[tuple[int, int, int, int, bool, Sequence[int]]], PlanItem] = partial(
+    tuple.__new__, PlanItem
+)
+"""`PlanItem` from its fields, in half the time: every decode of every step is made by it."""
 
 
 class Planner:
@@ -39,26 +47,29 @@ class Planner:
         self._refused = None
 
     def _decodes(self, draft: Draft, now: float) -> None:
-        """One token for everybody who lacks exactly one and may still get another."""
+        """One token for everybody who lacks just one and may get another: all but prompts.
+
+        With steps in flight the input token may not be known yet; the item then carries none.
+        """
         for request in tuple(self.roster.running.values()):
-            start, pending = request.num_scheduled, request.num_pending
-            stop = len(request.tokens) + pending
-            if stop - start != 1 or stop >= request.max_total_tokens or request.row < 0:
+            start, tokens = request.num_scheduled, request.tokens
+            stop, known = start + 1, len(tokens)
+            if stop < known or stop >= request.max_total_tokens:
                 continue
             if start >= request.capacity and not self._hold(request, stop, draft, now):
                 continue
-            tokens = () if pending else (request.tokens[-1],)
-            draft.decodes.append(PlanItem(request.number, request.row, start, stop, True, tokens))
             request.num_scheduled = stop
-            request.num_pending = pending + 1
+            inputs = (tokens[start],) if start < known else ()
+            draft.decodes.append(
+                _new_item((request.number, request.row, start, stop, True, inputs))
+            )
 
     def _chunks(self, draft: Draft, now: float) -> None:
         """The next chunks of those who were let in earlier, in order of admission."""
         for request in tuple(self.roster.prefilling.values()):
             if not draft.room(1):
                 return
-            if request.row >= 0:
-                self._chunk(request, draft, now)
+            self._chunk(request, draft, now)
 
     def _chunk(self, request: Request, draft: Draft, now: float) -> None:
         """As much of one prompt as the step has room for. Its last chunk samples the next token."""
@@ -70,7 +81,6 @@ class Planner:
         tokens = request.tokens[start:stop]
         draft.add_chunk(PlanItem(request.number, request.row, start, stop, samples, tokens))
         request.num_scheduled = stop
-        request.num_pending += samples
         if length - stop <= 1:
             self.roster.prefilling.pop(request.number, None)
 
@@ -124,11 +134,14 @@ class Planner:
 
     def _hold(self, request: Request, stop: int, draft: Draft, now: float) -> bool:
         """See that `request` has pages for its first `stop` tokens. False: not in this step."""
+        if request.row < 0:
+            return False  # it was preempted while this step was planned
         count = self.table.pages_for(stop) - len(request.pages)
+        if count <= 0:
+            return True
         if count > self.pool.num_free and not self._make_room(request, count, draft, now):
             return False
-        if count > 0:
-            draft.add_pages(request, self.table.grow(request, count))
+        draft.add_pages(request, self.table.grow(request, count))
         return True
 
     def _make_room(self, request: Request, count: int, draft: Draft, now: float) -> bool:

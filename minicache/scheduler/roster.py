@@ -64,7 +64,7 @@ class Roster:
         What steps in flight still bring for it is dropped, and sampled again later.
         """
         self._leave(request)
-        request.num_computed = request.num_scheduled = request.num_pending = 0
+        request.num_computed = request.num_scheduled = 0
         request.num_preemptions += 1
         request.state = RequestState.PREEMPTED
         self.order.push(request)
