@@ -1,0 +1,261 @@
+"""FlashDecoding: one query token a sequence, its keys cut over the whole GPU.
+
+`plan` is pure and says what a launch will do; `flash_decode` does it. See Dao et al.,
+"Flash-Decoding for long-context inference" (2023), and Hong et al., "FlashDecoding++" (2023).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from minicache.kernels.cutting import CutRule, Cutting, Item, ceil_div, cut, units_of
+from minicache.kernels.hardware import Gpu, gpu_of
+from minicache.kernels.launch import (
+    LaunchShape,
+    Masking,
+    check_inputs,
+    check_lengths,
+    launch_attention,
+)
+from minicache.kernels.reference import AttentionResult
+from minicache.kernels.work import WorkList, make_work
+from minicache.protocols import AttentionBatch
+
+LONGEST_PIECE = 4096
+"""Tokens. Where a wave of longer pieces ends, its last programs leave most of the GPU idle."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodePlan:
+    """What a decode launch does. Bytes are of one layer."""
+
+    shape: LaunchShape
+    rule: CutRule
+    resident: int
+    """Programs that one SM holds at once."""
+    slots: int
+    """Programs that the GPU holds at once."""
+    grid: int
+    """Programs launched, empty ones included."""
+    programs: int
+    """Programs that have work."""
+    waves: float
+    items: tuple[Item, ...]
+    pieces: tuple[int, ...]
+    """How far each sequence is cut (each row tile of it, where the group needs several)."""
+    kv_bytes: int
+    """Keys and values read; a group wider than a program reads them once a row tile."""
+    partial_bytes: int
+    """Partial results, written and read again."""
+    bytes_in_flight: float
+    """An SM, on average over the launch: Little's law asks bandwidth * latency / SMs."""
+
+
+def decode_shape(group: int, head_dim: int, element_bytes: int) -> LaunchShape:
+    """The program shape: all query heads of a KV head, padded to the 16 rows a tensor core takes."""
+    block_m = min(max(16, 1 << (group - 1).bit_length()), 64)
+    row_bytes = (1 << (head_dim - 1).bit_length()) * element_bytes
+    tile = 64 if row_bytes <= 256 else 32 if row_bytes <= 512 else 16
+    return LaunchShape(block_m, tile, warps=2 if block_m <= 16 else 4, stages=3)
+
+
+def resident_programs(gpu: Gpu, shape: LaunchShape, head_dim: int, element_bytes: int) -> int:
+    """Programs an SM holds, limited by registers (255 a thread assumed) and by load buffers."""
+    by_registers = gpu.registers // (shape.warps * 32 * 255)
+    buffers = 2 * shape.tile * (1 << (head_dim - 1).bit_length()) * element_bytes
+    return max(1, min(by_registers, gpu.shared_bytes // (buffers + gpu.reserved_bytes)))
+
+
+def decode_rule(
+    gpu: Gpu,
+    shape: LaunchShape,
+    batch: int,
+    num_heads: int,
+    num_kv_heads: int,
+    head_dim: int,
+    element_bytes: int,
+    *,
+    split_size: int | None = None,
+    num_splits: int | None = None,
+) -> CutRule:
+    """How a decode is cut; a function of shapes alone, so it is fixed under a CUDA graph.
+
+    `split_size` (tokens) makes results independent of the batch; `num_splits` forces a count.
+    """
+    resident = resident_programs(gpu, shape, head_dim, element_bytes)
+    wave = max(1, gpu.sms * resident // num_kv_heads)
+    units = batch * ceil_div(num_heads // num_kv_heads, shape.block_m)
+    # Room for two pieces a unit, in whole waves: ragged batches need it, and a full GPU has it free.
+    grid = wave * ceil_div(2 * units, wave) if 2 * units > wave else wave
+    if split_size is not None:
+        fixed = max(1, ceil_div(split_size, shape.tile))
+        return CutRule(Cutting.SIZE, shape.tile, wave, grid, fixed=fixed)
+    if num_splits is not None:
+        return CutRule(Cutting.COUNT, shape.tile, wave, grid, fixed=max(1, num_splits))
+    return CutRule(Cutting.AUTO, shape.tile, wave, grid, LONGEST_PIECE // shape.tile)
+
+
+def plan(
+    gpu: Gpu,
+    lengths: Sequence[int],
+    num_heads: int,
+    num_kv_heads: int,
+    head_dim: int,
+    *,
+    element_bytes: int = 2,
+    window: int = 0,
+    split_size: int | None = None,
+    num_splits: int | None = None,
+) -> DecodePlan:
+    """What `flash_decode` will launch for `lengths` (tokens a sequence) on `gpu`. Pure."""
+    group = num_heads // num_kv_heads
+    shape = decode_shape(group, head_dim, element_bytes)
+    rule = decode_rule(
+        gpu, shape, len(lengths), num_heads, num_kv_heads, head_dim, element_bytes,
+        split_size=split_size, num_splits=num_splits,
+    )  # fmt: skip
+    units = units_of(range(len(lengths) + 1), lengths, group, shape.block_m, window)
+    items = tuple(cut(units, rule))
+    resident = resident_programs(gpu, shape, head_dim, element_bytes)
+    slots = gpu.sms * resident
+    programs = len(items) * num_kv_heads
+    tokens = sum(item.stop - item.start for item in items)
+    split = sum(units[item.unit].rows for item in items if item.pieces > 1) * num_kv_heads
+    in_flight = min(programs, slots) / gpu.sms * BYTES_IN_FLIGHT
+    return DecodePlan(
+        shape, rule, resident, slots, max(rule.grid, len(items)) * num_kv_heads, programs,
+        programs / slots, items, tuple(_pieces_by_unit(items, len(units))),
+        2 * tokens * num_kv_heads * head_dim * element_bytes,
+        2 * split * (head_dim + 1) * 4, in_flight,
+    )  # fmt: skip
+
+
+BYTES_IN_FLIGHT = 12.3 * 1024
+"""Bytes a lone program keeps in flight, measured on an H200 as its rate times 700 ns of latency."""
+
+
+def _pieces_by_unit(items: Sequence[Item], units: int) -> list[int]:
+    pieces = [0] * units
+    for item in items:
+        pieces[item.unit] = item.pieces
+    return pieces
+
+
+def decode_work(
+    q: Tensor,
+    k_pages: Tensor,
+    page_table: Tensor,
+    lengths: Tensor,
+    *,
+    window: int = 0,
+    split_size: int | None = None,
+    num_splits: int | None = None,
+    gpu: Gpu | None = None,
+) -> WorkList:
+    """Cut a decode step on the device: once a step, for all layers. No host read."""
+    gpu = gpu or gpu_of(q.device)
+    heads, dim = q.shape[1:]
+    kv_heads, page_size = k_pages.shape[1:3]
+    shape = decode_shape(heads // kv_heads, dim, q.element_size())
+    rule = decode_rule(
+        gpu, shape, lengths.shape[0], heads, kv_heads, dim, q.element_size(),
+        split_size=split_size, num_splits=num_splits,
+    )  # fmt: skip
+    return make_work(
+        lengths, None, q.shape[0], page_table.shape[1], page_size, heads // kv_heads,
+        shape.block_m, rule, window=window, dependent=gpu.dependent_launch,
+    )  # fmt: skip
+
+
+def flash_decode(
+    q: Tensor,
+    k_pages: Tensor,
+    v_pages: Tensor,
+    page_table: Tensor,
+    lengths: Tensor,
+    *,
+    scale: float | None = None,
+    soft_cap: float = 0.0,
+    window: int = 0,
+    split_size: int | None = None,
+    num_splits: int | None = None,
+    work: WorkList | None = None,
+    workspace: tuple[Tensor, Tensor] | None = None,
+    stamps: Tensor | None = None,
+    gpu: Gpu | None = None,
+) -> AttentionResult:
+    """Attention of one query token a sequence over its pages.
+
+    `q: (B, H, D)`; pages `(P, K, N, D)`; `page_table: (B, C)` and `lengths: (B,)` int32. A sequence of
+    length 0 gives output 0 and lse -inf. `work` is `decode_work`'s answer for this step, to share it
+    between layers. `window`: the last so many keys are visible; `soft_cap`: before the mask.
+    Raises `ValueError` for shapes and types the kernels do not take. Runs under a CUDA graph.
+    """
+    check_inputs(q, k_pages, v_pages, page_table, lengths)
+    gpu = gpu or gpu_of(q.device)
+    if work is None:
+        work = decode_work(
+            q, k_pages, page_table, lengths, window=window, split_size=split_size,
+            num_splits=num_splits, gpu=gpu,
+        )  # fmt: skip
+    shape = decode_shape(q.shape[1] // k_pages.shape[1], q.shape[2], q.element_size())
+    return launch_attention(
+        q, k_pages, v_pages, page_table, work, shape, Masking(False, window, soft_cap),
+        q.shape[-1] ** -0.5 if scale is None else scale,
+        dependent=gpu.dependent_launch, workspace=workspace, stamps=stamps,
+    )  # fmt: skip
+
+
+class FlashDecode:
+    """Decode attention for the engine (`protocols.PagedAttention`): one query row a sequence."""
+
+    graph_safe = True
+
+    def __init__(
+        self, *, soft_cap: float = 0.0, window: int = 0, split_size: int | None = None
+    ) -> None:
+        """`split_size` (tokens) gives the same bits for a sequence alone and in any batch."""
+        self._soft_cap = soft_cap
+        self._window = window
+        self._split_size = split_size
+        self._step: tuple[AttentionBatch, int] | None = None
+        self._work: WorkList | None = None
+
+    def __call__(
+        self, q: Tensor, k_pages: Tensor, v_pages: Tensor, batch: AttentionBatch, scale: float
+    ) -> Tensor:
+        """`q: (B, H, D)`, pages `(P, K, N, D)` → `(B, H, D)`. The first layer of a step cuts the work."""
+        check_lengths(batch.host_lengths, batch.page_table.shape[1], k_pages.shape[2])
+        if batch.max_query != 1 or q.shape[0] != batch.lengths.shape[0]:
+            raise ValueError(
+                f"{q.shape[0]} query rows came for {batch.lengths.shape[0]} sequences, but a decode has "
+                "one row a sequence; use ChunkPrefill for the others."
+            )
+        # A step begins where its first layer comes round again, or with another batch.
+        first_layer = self._step is None or self._step[0] is not batch
+        if first_layer or (self._step and self._step[1] == k_pages.data_ptr()):
+            self._step = (batch, k_pages.data_ptr())
+            self._work = decode_work(
+                q, k_pages, batch.page_table, batch.lengths,
+                window=self._window, split_size=self._split_size,
+            )  # fmt: skip
+        return flash_decode(
+            q, k_pages, v_pages, batch.page_table, batch.lengths, scale=scale,
+            soft_cap=self._soft_cap, window=self._window, work=self._work,
+        ).output  # fmt: skip
+
+
+def flash_decode_reference(
+    q: Tensor, k_pages: Tensor, v_pages: Tensor, page_table: Tensor, lengths: Tensor
+) -> AttentionResult:
+    """The same in plain torch, in float64 and on host lengths: see `reference`."""
+    from minicache.kernels.reference import paged_attention_reference
+
+    host = [int(n) for n in lengths.tolist()]
+    return paged_attention_reference(
+        q, k_pages, v_pages, page_table, range(len(host) + 1), host, dtype=torch.float64
+    )
