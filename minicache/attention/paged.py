@@ -1,0 +1,100 @@
+"""Causal attention of a ragged batch over pages, in torch: the engine's attention on a CPU."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from minicache.attention.fused import fused_partial
+from minicache.attention.gather import GatherGroup, gather, group_lengths, plan_group
+from minicache.attention.naive import group_heads
+from minicache.attention.partial import merge
+from minicache.protocols import AttentionBatch
+
+
+class BatchPlan(NamedTuple):
+    """What all layers of a step share: who is attended to together, and where their tokens lie."""
+
+    batch: AttentionBatch
+    decodes: list[tuple[Tensor, GatherGroup]]
+    """Groups of sequences with one query each, with the rows of those queries, `(M,)` int64."""
+    chunks: list[tuple[slice, GatherGroup]]
+    """Single sequences with several queries, with their rows."""
+
+
+class TorchPagedAttention:
+    """Implements `protocols.PagedAttention`: gather pages, then call the library's attention.
+
+    The plan of the last batch is kept, because every layer of a step asks with the same one.
+    """
+
+    graph_safe = False
+
+    def __init__(self) -> None:
+        self._plan: BatchPlan | None = None
+
+    def __call__(
+        self, q: Tensor, k_pages: Tensor, v_pages: Tensor, batch: AttentionBatch, scale: float
+    ) -> Tensor:
+        """`q: (T, H, D)`, pages `(P, K, N, D)` → `(T, H, D)`."""
+        if self._plan is None or self._plan.batch is not batch:
+            self._plan = plan_batch(batch, k_pages.shape)
+        output = torch.empty_like(q)
+        for rows, group in self._plan.decodes:
+            keys, values = gather(k_pages, group), gather(v_pages, group)
+            output[rows] = decode_attention(q[rows], keys, values, group.mask, scale)
+        for rows, group in self._plan.chunks:
+            keys, values = gather(k_pages, group)[0], gather(v_pages, group)[0]
+            output[rows] = chunk_attention(q[rows], keys, values, scale)
+        return output
+
+
+def plan_batch(batch: AttentionBatch, shape: torch.Size) -> BatchPlan:
+    """Group the batch's decodes by length; each chunk stays alone. `shape`: `(P, K, N, D)`."""
+    starts = batch.host_query_starts or tuple(batch.query_starts.tolist())
+    lengths = batch.host_lengths or tuple(batch.lengths.tolist())
+    single = [b for b in range(len(lengths)) if starts[b + 1] - starts[b] == 1]
+    several = [b for b in range(len(lengths)) if starts[b + 1] - starts[b] > 1]
+    decodes: list[tuple[Tensor, GatherGroup]] = []
+    for group in group_lengths([lengths[b] for b in single]):
+        members = [single[i] for i in group]
+        rows = torch.tensor([starts[b] for b in members], device=batch.page_table.device)
+        decodes.append((rows, plan_group(members, lengths, batch.page_table, shape)))
+    chunks = [
+        (slice(starts[b], starts[b + 1]), plan_group([b], lengths, batch.page_table, shape))
+        for b in several
+    ]
+    return BatchPlan(batch, decodes, chunks)
+
+
+def decode_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """One query a sequence. `q: (M, H, D)`, `k, v: (M, K, S, D)` → `(M, H, D)`.
+
+    The query heads of a kv head are laid where queries are: K and V are read once for all of them.
+    """
+    queries = group_heads(q, k.shape[1])  # (M, K, G, D)
+    mask = None if mask is None else mask.to(q.dtype)
+    return fused_partial(queries, k, v, scale, mask=mask).output.reshape(q.shape)
+
+
+def chunk_attention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+    """The last T tokens of one sequence. `q: (T, H, D)`, `k, v: (K, S, D)` → `(T, H, D)`.
+
+    Past keys are visible to the whole chunk; among its own the mask is a plain triangle. The two
+    parts need no T × S mask and join by their log-sum-exp.
+    """
+    past = k.shape[1] - q.shape[0]
+    queries = group_heads(q, k.shape[0]).permute(1, 2, 0, 3)  # (K, G, T, D)
+    shared = (
+        *queries.shape[:2],
+        -1,
+        -1,
+    )  # a kv head's keys for all its query heads, without a copy
+    keys, values = k[:, None].expand(shared), v[:, None].expand(shared)  # (K, G, S, D)
+    part = fused_partial(queries, keys[:, :, past:], values[:, :, past:], scale, causal=True)
+    if past:
+        before = fused_partial(queries, keys[:, :, :past], values[:, :, :past], scale)
+        part = merge(before, part)
+    return part.output.permute(2, 0, 1, 3).reshape(q.shape).to(q.dtype)

@@ -1,0 +1,92 @@
+"""The small operations between the matrix products, in torch. A GPU brings fused kernels."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from minicache.model.inputs import StepInputs
+from minicache.model.rope import Rope, rotate
+from minicache.model.rows import Rows
+
+
+class HeadShape(NamedTuple):
+    """How the columns of a qkv product split into heads, and how those are normed."""
+
+    num_heads: int
+    num_kv_heads: int
+    eps: float
+
+
+class Ops(Protocol):
+    """What runs between the products of a layer: much memory traffic and little arithmetic."""
+
+    def add_norm(
+        self, x: Tensor, delta: Tensor | None, weight: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor]:
+        """The residual stream `x + delta`, `(T, hidden)`, and its RMS norm times `weight`."""
+        ...
+
+    def rotary_write(
+        self,
+        qkv: Tensor,
+        shape: HeadShape,
+        head_norm: Tensor | None,
+        rope: Rope,
+        step: StepInputs,
+        k_pages: Tensor,
+        v_pages: Tensor,
+    ) -> Tensor:
+        """Norm heads if told to, turn q and k, store k and v. `(T, (H + 2K) * D)` → `(T, H, D)`."""
+        ...
+
+    def silu_mul(self, gate_up: Tensor) -> Tensor:
+        """silu(gate) · up: `(T, 2 · inner)` → `(T, inner)`."""
+        ...
+
+
+class TorchOps:
+    """Implements `Ops` with library calls."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def add_norm(
+        self, x: Tensor, delta: Tensor | None, weight: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor]:
+        """See `Ops`. Zhang and Sennrich 2019, "Root mean square layer normalization"."""
+        x = x if delta is None else x + delta
+        return x, F.rms_norm(x, weight.shape, weight, eps)
+
+    def rotary_write(
+        self,
+        qkv: Tensor,
+        shape: HeadShape,
+        head_norm: Tensor | None,
+        rope: Rope,
+        step: StepInputs,
+        k_pages: Tensor,
+        v_pages: Tensor,
+    ) -> Tensor:
+        """See `Ops`."""
+        heads, kv_heads, eps = shape
+
+        def turn(qkv: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
+            both, v = qkv.unflatten(-1, (heads + 2 * kv_heads, -1)).split(
+                (heads + kv_heads, kv_heads), 1
+            )
+            if head_norm is not None:
+                both = F.rms_norm(both, both.shape[-1:], None, eps) * head_norm
+            return *rotate(both, cos, sin).split((heads, kv_heads), 1), v
+
+        q, k, v = self._rows(turn, qkv, rope.cos[step.positions], rope.sin[step.positions])
+        k_pages[step.pages, :, step.offsets] = k  # (T, K, D)
+        v_pages[step.pages, :, step.offsets] = v
+        return q
+
+    def silu_mul(self, gate_up: Tensor) -> Tensor:
+        """See `Ops`. Shazeer 2020, "GLU variants improve Transformer"."""
+        gate, up = gate_up.chunk(2, dim=-1)
+        return F.silu(gate) * up
