@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -25,14 +26,16 @@ def generate(
 ) -> None:
     """Let the model answer one prompt, streamed to standard output."""
     from minicache import LLM, SamplingParams
+    from minicache.demo.printable import printable
 
+    show = printable if sys.stdout.isatty() else str
     params = SamplingParams(
         max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed
     )
     with LLM(model, load_format=load_format, dtype=dtype, max_num_seqs=1) as llm:
         words = llm.tokenizer.encode(prompt) if raw else llm.tokenizer.chat(_said(prompt))
         for delta in llm.stream(words, params):
-            print(delta.text, end="", flush=True)
+            print(show(delta.text), end="", flush=True)
     print()
 
 

@@ -19,6 +19,14 @@ def write_numbers(file: Path, comparison: Comparison, about: Mapping[str, object
     file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
+def write_timeline(file: Path, traces: Mapping[str, Trace]) -> None:
+    """The runs under each other, on one time axis."""
+    from minicache.viz import timeline
+
+    picture = timeline.svg(timeline.state(traces, noun="chat"))
+    file.write_text(picture, encoding="utf-8")
+
+
 def write_perfetto(file: Path, traces: Mapping[str, Trace]) -> None:
     """All runs in one trace, each from time 0, so that they can be compared by eye."""
     events: list[dict[str, Any]] = []
@@ -40,7 +48,3 @@ def _beside(title: str, trace: Trace, first_process: int) -> list[dict[str, Any]
         if event["name"] == "process_name":
             event["args"]["name"] = f"{title}: {event['args']['name']}"
     return events
-
-
-def write_timeline(file: Path, traces: Mapping[str, Trace]) -> None:
-    file.write_text("todo")

@@ -11,6 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from minicache.demo.printable import one_line
 from minicache.demo.stage import Lane, Mood, Stage
 from minicache.trace import StepRecord
 
@@ -87,7 +88,7 @@ def _gap(lane: Lane, now: float) -> Text:
 
 def _tail(text: str, width: int, lines: int) -> list[Text]:
     """The last lines of a text, always as many, so that the picture does not jump."""
-    wrapped = textwrap.wrap(" ".join(text.split()), width - _INDENT)
+    wrapped = textwrap.wrap(one_line(text), width - _INDENT)
     shown = [_line(" " * _INDENT + line) for line in wrapped[-lines:]]
     return shown + [_line("")] * (lines - len(shown))
 

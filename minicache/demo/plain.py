@@ -7,6 +7,7 @@ import textwrap
 from rich.console import Console
 
 from minicache.demo.frame import seconds
+from minicache.demo.printable import one_line
 from minicache.demo.stage import Lane, Mood, Stage
 from minicache.engine import Engine
 
@@ -36,8 +37,9 @@ class PlainView:
         """Tell the last changes, and what was said to everybody."""
         self.look(stage, now)
         for name, lane in stage.lanes.items():
-            said = " ".join(lane.text.split())
-            self._say(textwrap.fill(f"{name}: {said}", _WIDTH, subsequent_indent="    "))
+            self._say(
+                textwrap.fill(f"{name}: {one_line(lane.text)}", _WIDTH, subsequent_indent="    ")
+            )
         self._say("")
 
     def _say(self, text: str) -> None:

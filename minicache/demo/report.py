@@ -9,6 +9,7 @@ from rich.console import Console
 
 from minicache.demo import files
 from minicache.demo.options import Options
+from minicache.demo.serving import Run, title
 from minicache.demo.shown import Played, Shown
 from minicache.demo.stage import Mood
 from minicache.demo.table import table
@@ -44,7 +45,8 @@ def _write(options: Options, shown: Shown) -> list[str]:
     if not traces:
         return []
     timeline, perfetto = options.out / "timeline.svg", options.out / "trace.json"
-    files.write_timeline(timeline, traces)
+    titles = {run: title(run, options) for run in Run}
+    files.write_timeline(timeline, {titles[r]: played.trace for r, played in shown.runs.items()})
     files.write_perfetto(perfetto, traces)
     said = [f"Timeline: {timeline}", f"Trace:    {perfetto} (open it in ui.perfetto.dev)"]
     if options.json is not None:

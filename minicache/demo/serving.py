@@ -53,4 +53,11 @@ def open_model(options: Options, run: Run) -> Generator[Served]:
         chunked_prefill=not whole,
         prefix_caching=False,
     ) as llm:
-        yield Served(llm.engine, llm.tokenizer, llm.config.vocab_size)
+        yield Served(llm.engine, llm.engine.tokenizer, llm.config.vocab_size)
+
+
+def title(run: Run, options: Options) -> str:
+    """How a run schedules, in a few words."""
+    if run is Run.BEFORE:
+        return "whole-prompt prefill"
+    return f"{options.policy}, budget {options.max_num_batched_tokens:,} tokens"

@@ -14,10 +14,11 @@ from minicache.demo.live import LiveView
 from minicache.demo.options import Options
 from minicache.demo.people import arrange
 from minicache.demo.plain import PlainView
-from minicache.demo.serving import Opener, Run, Served, open_model
+from minicache.demo.serving import Opener, Run, Served, open_model, title
 from minicache.demo.shown import Played, Shown
 from minicache.demo.warm import warm_up
 
+_PLACE = {Run.BEFORE: "1 of 2, before", Run.AFTER: "2 of 2, after"}
 Idle = Callable[[float], None]
 
 
@@ -67,14 +68,8 @@ def _play(
     time_per_token = warm_up(engine, shown.parts)
     if run is Run.BEFORE:
         shown.parts = arrange(shown.parts, time_per_token)
-    stage = drive(engine, _title(run, options), shown.parts, watcher, interrupt, idle)
+    stage = drive(
+        engine, f"{_PLACE[run]}: {title(run, options)}", shown.parts, watcher, interrupt, idle
+    )
     pool = engine.pool
     shown.runs[run] = Played(stage, engine.trace, pool.num_free, pool.num_pages)
-
-
-def _title(run: Run, options: Options) -> str:
-    if run is Run.BEFORE:
-        return "1 of 2, before: the whole document in one step"
-    return (
-        f"2 of 2, after: {options.policy}, at most {options.max_num_batched_tokens:,} tokens a step"
-    )
