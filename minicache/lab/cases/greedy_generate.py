@@ -21,11 +21,10 @@ class FakeModel:
         self.lengths: list[int] = []
 
     def __call__(self, tokens: list[int]) -> Tensor:
-        """`(len(tokens), 10)`: each row's largest logit is at the token that follows."""
+        """`(10,)`: the largest logit is at the token that follows `tokens`."""
         self.lengths.append(len(tokens))
-        logits = torch.zeros(len(tokens), 10)
-        for row in range(len(tokens)):
-            logits[row, self.next_token(list(tokens[: row + 1]))] = 1.0
+        logits = torch.zeros(10)
+        logits[self.next_token(list(tokens))] = 1.0
         return logits
 
     def __repr__(self) -> str:
@@ -80,7 +79,12 @@ CASES = (
         "three tokens", "Each new token is part of the next question.", next_number, [4], 3, None
     ),
     _generation(
-        "a longer prompt", "The last row of the logits counts.", next_number, [7, 3], 2, None
+        "a longer prompt",
+        "The next token follows the last one of the prompt.",
+        next_number,
+        [7, 3],
+        2,
+        None,
     ),
     _generation(
         "the whole sequence matters",

@@ -71,8 +71,8 @@ EXERCISES = (
         reference=f"{PIECES}.greedy_generate:greedy_generate",
         unlocks="Your library can now write text, as slowly as can be.",
         hints=(
-            "Keep one list of all tokens. In each turn: ask the model about the whole list, take "
-            "the last row, append the index of its largest logit.",
+            "Keep one list of all tokens. In each turn: ask the model about the whole list, and "
+            "append the index of the largest logit.",
             "Test the stop token right after you append it, so that it is returned too.",
         ),
     ),

@@ -15,10 +15,13 @@ def greedy_generate(
     max_tokens: int,
     stop_token: int | None = None,
 ) -> list[int]:
-    """The likeliest next token, again and again, each time from the whole sequence."""
+    """The likeliest next token, again and again, each time from the whole sequence.
+
+    `logits_of`: all tokens so far → `(V,)`, the logits of the next one. The stop token is returned.
+    """
     tokens = list(prompt)
     for _ in range(max_tokens):
-        tokens.append(int(logits_of(tokens)[-1].argmax()))
+        tokens.append(int(logits_of(tokens).argmax()))
         if tokens[-1] == stop_token:
             break
     return tokens[len(prompt) :]
