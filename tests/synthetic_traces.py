@@ -170,9 +170,9 @@ class Engine:
             live.request.tokens.append(7)
         result = StepResult(self.step, [7] * len(sampled), start, self.now, {}, {})
         stored = sum(live.computed for live in self.running)
-        occupancy = Occupancy(
-            self.pages, self._held(), 0, stored, len(self.waiting), len(self.running)
-        )
+        held = sum(ceil(live.computed / PAGE) for live in self.running)
+        queues = len(self.waiting), len(self.running)
+        occupancy = Occupancy(self.pages, held, 0, stored, *queues)
         self.trace.add_step(plan, result, occupancy, planned=start)
         self.trace.add_tokens([live.request.number for live in sampled], self.step, self.now)
         self.step += 1

@@ -1,0 +1,1 @@
+"""Pictures: pure functions from a small state to an SVG string, and widgets around them."""
