@@ -12,7 +12,14 @@ from minicache.metrics.requests import (
     token_times,
 )
 from minicache.metrics.slo import Slo
-from minicache.metrics.summary import Counts, FirstToken, Summary, inter_token_latency, summarize
+from minicache.metrics.summary import (
+    Counts,
+    FirstToken,
+    Summary,
+    count_outcomes,
+    inter_token_latency,
+    summarize,
+)
 from minicache.metrics.window import Window, steady, whole, worst_gap
 from minicache.metrics.work import Work, work
 
@@ -29,6 +36,7 @@ __all__ = [
     "Summary",
     "Window",
     "Work",
+    "count_outcomes",
     "distribution",
     "inter_token_latency",
     "jain_index",

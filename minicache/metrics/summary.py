@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,7 +106,7 @@ def summarize(trace: Trace, slo: Slo | None = None, window: Window | None = None
     return Summary(
         source=trace.source,
         window=window,
-        counts=_counts(requests, excluded=len(everyone) - len(requests)),
+        counts=count_outcomes(requests, excluded=len(everyone) - len(requests)),
         first_token={kind: _first_token(done, kind) for kind in PromptClass},
         first_token_all=_first_token(done, None),
         itl_s=inter_token_latency(trace, done),
@@ -148,7 +148,8 @@ def _first_token(done: Sequence[RequestMetrics], kind: PromptClass | None) -> Fi
     )
 
 
-def _counts(requests: Sequence[RequestMetrics], excluded: int) -> Counts:
+def count_outcomes(requests: Iterable[RequestMetrics], excluded: int = 0) -> Counts:
+    """How many requests ended how; `excluded` says how many more there were."""
     found = Counter(request.outcome for request in requests)
     return Counts(
         completed=found[Outcome.COMPLETED],
