@@ -80,11 +80,8 @@ class TextStream:
         """
         if self.stopped:
             return ""
-        text = self._release(self._decoder.flush())
-        if not self.stopped:
-            text += self._held
-            self._held = ""
-            self._matchers = []
+        text = self._release(self._decoder.flush()) + self._held
+        self._held = ""
         return text
 
     def _release(self, new: str) -> str:

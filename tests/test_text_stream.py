@@ -205,12 +205,13 @@ def test_a_limit_inside_a_character_ends_in_one_replacement(count):
     assert stream(BYTE_LEVEL, tokens) == ["o", "k", " ", *[""] * count, "\ufffd"]
 
 
-def test_finish_flushes_once():
-    text = TextStream(BYTE_LEVEL, ("STOP",))
-    for token in one_token_each("ST👍".encode()[:4]):
-        text.push(token)
-    assert text.finish() == "ST\ufffd"
+@pytest.mark.parametrize("written", [b"", b"ST", b"ST\xf0\x9f"])
+def test_finish_flushes_once(written):
+    text = TextStream(BYTE_LEVEL, ("STOP", "T\ufffdY"))
+    assert all(text.push(token) == "" for token in one_token_each(written))
+    assert text.finish() == written.decode("utf-8", "replace")
     assert text.finish() == ""
+    assert not text.stopped
 
 
 def test_a_stream_without_tokens_is_empty():
