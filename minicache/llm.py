@@ -118,9 +118,10 @@ class LLM:
             | (tokenizer.eos_token_ids if tokenizer else frozenset()),
         )
         if page_pool is None:
-            useful = max_num_seqs * -(-context // page_size)
-            count = num_pages or min(useful, _affordable(config, kv_memory, page_size, precision))
-            page_pool = PagePool(count, page_size, prefix_caching=prefix_caching)
+            if num_pages is None:
+                useful = max_num_seqs * -(-context // page_size)
+                num_pages = min(useful, _affordable(config, kv_memory, page_size, precision))
+            page_pool = PagePool(num_pages, page_size, prefix_caching=prefix_caching)
         executor = ModelRunner(
             Decoder(
                 config,
