@@ -75,7 +75,7 @@ def make_engine(max_in_flight: int = 1, num_pages: int = 32, budget: int = 16, r
 def say(engine: Engine, executor: Scripted, text: str, params: SamplingParams | None = None, **how):
     """Submit a request that will answer `text` and end."""
     id = engine.submit(PROMPT, params or SamplingParams(max_tokens=100), **how)
-    number = max((entry.request.number for entry in engine._open.values()))
+    number = max(entry.request.number for entry in engine._open.values())
     executor.script[number] = engine.tokenizer.encode(text)
     return id
 

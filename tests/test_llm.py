@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_models import make_tiny_llama
+from tiny_folder import make_tiny_llama
 
 from minicache import LLM, FinishReason, RequestRefused, SamplingParams
 from minicache.attention import InvariantAttention
