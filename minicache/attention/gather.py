@@ -57,7 +57,7 @@ def plan_group(
     if len(columns) > page_table.shape[1]:
         raise ValueError(
             f"A sequence of {length} tokens needs {len(columns)} pages of {page_size}, but the "
-            f"page table has {page_table.shape[1]} columns; it must be as wide as the longest sequence."
+            f"page table has {page_table.shape[1]} columns; widen it to the longest sequence."
         )
     # Undefined entries past the end read the sequence's own first page: never another's.
     columns = np.where(columns * page_size < own[:, None], columns, 0)  # (M, C)

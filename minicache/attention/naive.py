@@ -25,7 +25,7 @@ def naive_attention(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None)
 
 
 def causal_mask(queries: int, keys: int, *, device: torch.device | None = None) -> Tensor:
-    """Which keys each query sees, `(T, S)` bool: the last sees all, the one before it all but one."""
+    """Which keys each query sees, `(T, S)` bool: the last sees all, the one before misses one."""
     positions = torch.arange(keys - queries, keys, device=device)  # (T,)
     return torch.arange(keys, device=device) <= positions[:, None]  # (T, S)
 

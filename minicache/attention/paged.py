@@ -87,12 +87,8 @@ def chunk_attention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
     """
     past = k.shape[1] - q.shape[0]
     queries = group_heads(q, k.shape[0]).permute(1, 2, 0, 3)  # (K, G, T, D)
-    shared = (
-        *queries.shape[:2],
-        -1,
-        -1,
-    )  # a kv head's keys for all its query heads, without a copy
-    keys, values = k[:, None].expand(shared), v[:, None].expand(shared)  # (K, G, S, D)
+    heads = (*queries.shape[:2], -1, -1)  # the query heads of a group read one copy of their keys
+    keys, values = k[:, None].expand(heads), v[:, None].expand(heads)  # (K, G, S, D)
     part = fused_partial(queries, keys[:, :, past:], values[:, :, past:], scale, causal=True)
     if past:
         before = fused_partial(queries, keys[:, :, :past], values[:, :, :past], scale)

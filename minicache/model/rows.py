@@ -42,7 +42,7 @@ class FixedRows:
         count = next(tensor.shape[0] for tensor in tensors if tensor is not None)
         blocks = [
             function(*(self._block(tensor, begin) for tensor in tensors))
-            for begin in range(0, count, self.size)
+            for begin in range(0, max(count, 1), self.size)
         ]
         return tuple(torch.cat(parts)[:count] for parts in zip(*blocks, strict=True))
 
