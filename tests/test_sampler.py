@@ -203,7 +203,7 @@ MIXED = [
 ]
 
 
-@pytest.mark.parametrize("vocab", [50, 257, 4999])
+@pytest.mark.parametrize("vocab", [50, 257, 49_999])
 def test_a_row_does_not_feel_its_neighbours(vocab):
     logits = torch.randn(len(MIXED), vocab, generator=torch.Generator().manual_seed(vocab)) * 2
     together = Sampler(seed=3)
