@@ -38,11 +38,11 @@ def check_free_space(action: str, folder: Path, variable: str, needed: int) -> N
         )
 
 
-def error_number(error: BaseException) -> int | None:
-    """The system's number for a failed write, else None; Rust libraries say it only in words."""
+def error_number(error: Exception | str) -> int | None:
+    """The system's number for a failed write, else None; pip and Rust say it only in words."""
     number = error.errno if isinstance(error, OSError) else None
-    if match := re.search(r"\(os error (\d+)\)", str(error)):
-        number = int(match[1])
+    if match := re.search(r"\(os error (\d+)\)|\[Errno (\d+)\]", str(error)):
+        number = int(match[1] or match[2])
     return number if number in _FULL | _BARRED else None
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from minicache.model_config import ModelError
 from minicache.model_config.fields import Fields
 
 if TYPE_CHECKING:
+    from gguf import GGUFReader
     from gguf.gguf_reader import ReaderTensor
 
 _MAGIC = b"GGUF"
@@ -39,7 +40,7 @@ def open_gguf(path: Path) -> GgufFile:
     except ModelError:
         raise
     except Exception as error:  # whatever the reader trips over in damaged bytes
-        raise ModelError(_damaged(path, f"{type(error).__name__}: {error}")) from error
+        raise ModelError(_damaged(path, _one_line(error))) from error
     _check_extent(file)
     return file
 
@@ -55,12 +56,24 @@ def _check_magic(path: Path) -> None:
 
 
 def _read(path: Path) -> GgufFile:
-    from gguf import GGUFReader
-
-    reader = GGUFReader(path)
+    reader = _bounded_reader()(path)
     metadata = {key: field.contents() for key, field in reader.fields.items()}
     tensors = {tensor.name: tensor for tensor in reader.tensors}
     return GgufFile(path, Fields(metadata, str(path)), tensors)
+
+
+def _bounded_reader() -> type[GGUFReader]:
+    """The package's reader takes bytes past the end for empty ones and counts on: stop it."""
+    from gguf import GGUFReader
+
+    class BoundedReader(GGUFReader):
+        def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Any:
+            values = super()._get(offset, dtype, count, override_order)
+            if len(values) < count:
+                raise EOFError(f"bytes from {offset} on are needed")
+            return values
+
+    return BoundedReader
 
 
 def _check_extent(file: GgufFile) -> None:
@@ -69,6 +82,10 @@ def _check_extent(file: GgufFile) -> None:
     for name, tensor in file.tensors.items():
         if tensor.data_offset + tensor.n_bytes > size or tensor.data.nbytes != tensor.n_bytes:
             raise ModelError(_damaged(file.path, f"tensor {name} runs past its end"))
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def _damaged(path: Path, detail: str) -> str:

