@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from html import escape
 
@@ -13,6 +14,18 @@ Attribute = str | float
 def short(value: float) -> str:
     """A number with at most two decimals and no trailing zeros."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if value % 1 else f"{value:.0f}"
+
+
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]+")
+
+
+def clean(text: str) -> str:
+    """`text` on one line, without the characters that XML forbids."""
+    return _UNPRINTABLE.sub(" ", text)
+
+
+def _escaped(text: str, *, quote: bool = False) -> str:
+    return escape(clean(text), quote=quote)
 
 
 def box(x: float, y: float, width: float, height: float) -> str:
@@ -35,7 +48,7 @@ class Drawing:
         more += ' font-weight="700"' if bold else ""
         self.parts.append(
             f'<text x="{short(x)}" y="{short(y)}" font-size="{short(size)}" class="{css}"{more}>'
-            f"{escape(text, quote=False)}</text>"
+            f"{_escaped(text)}</text>"
         )
 
     def path(self, data: str | Iterable[str], css: str, **attributes: Attribute) -> None:
@@ -53,7 +66,7 @@ class Drawing:
 
     def open(self, title: str) -> None:
         """Start a group that shows `title` under the pointer. Close it with `close`."""
-        self.parts.append(f"<g><title>{escape(title, quote=False)}</title>")
+        self.parts.append(f"<g><title>{_escaped(title)}</title>")
 
     def close(self) -> None:
         """End the group."""
@@ -68,11 +81,12 @@ def document(
 
     `id` scopes its style: pictures with different ids can share a page.
     """
+    css = style(id, standalone=standalone)
     size = f'viewBox="0 0 {short(width)} {short(height)}" width="{short(width)}"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" id="{escape(id)}" {size} '
         f'height="{short(height)}" style="max-width:100%;height:auto" role="img" '
-        f'aria-label="{escape(label)}"><style>{style(id, standalone=standalone)}</style>{defs}'
+        f'aria-label="{_escaped(label, quote=True)}"><style>{css}</style>{defs}'
         f'<rect width="{short(width)}" height="{short(height)}" class="paper"/>'
         + "\n".join(drawing.parts)
         + "</svg>"

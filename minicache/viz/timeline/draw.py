@@ -5,7 +5,7 @@ from __future__ import annotations
 from zlib import crc32
 
 from minicache.viz import text
-from minicache.viz.svg import Drawing, document, short
+from minicache.viz.svg import Drawing, clean, document, short
 from minicache.viz.theme import PREEMPTED
 from minicache.viz.timeline.draw_lanes import draw_bracket, draw_guides, draw_lanes
 from minicache.viz.timeline.draw_strips import draw_strip
@@ -56,7 +56,8 @@ def svg(timeline: Timeline, *, id: str = "", standalone: bool = False) -> str:
 def summary(timeline: Timeline) -> str:
     """The picture in one line of text."""
     said = f"{timeline.headline}. {timeline.subline}".strip()
-    return f"{said} {timeline.selection.title}." if timeline.selection else said
+    said += f" {timeline.selection.title}." if timeline.selection else ""
+    return clean(said)
 
 
 def _hatch(id: str) -> str:

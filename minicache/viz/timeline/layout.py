@@ -64,7 +64,8 @@ class Scale:
         times: list[float] = []
         while (time := (first + len(times)) * step) <= self.stop + 1e-9 * step:
             times.append(time)
-        return [(time, _label(time, step, self.stop)) for time in times]
+        most_time = max(abs(self.start), abs(self.stop))
+        return [(time, _label(time, step, most_time)) for time in times]
 
 
 def round_step(least: float) -> float:
@@ -73,11 +74,11 @@ def round_step(least: float) -> float:
     return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least * (1 - 1e-9))
 
 
-def _label(time: float, step: float, stop: float) -> str:
+def _label(time: float, step: float, most: float) -> str:
     if abs(time) < step / 2:
         return "0"
     units = ((1.0, 1.0, "s"), (1e-3, 1e3, "ms"), (0.0, 1e6, "µs"))
-    scale, unit = next((scale, unit) for least, scale, unit in units if stop >= least)
+    scale, unit = next((scale, unit) for least, scale, unit in units if most >= least)
     decimals = max(0, -floor(log10(step * scale) + 1e-9))
     return f"{time * scale:,.{decimals}f} {unit}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,26 @@ def bars(run: Run, window: Span) -> tuple[StepBar, ...]:
         stops = _reach(starts, stops, kept)
         starts = starts[kept]
         decodes, prefill = decodes[kept], prefill[kept]
-    return tuple(map(StepBar, *(c.tolist() for c in (starts, stops, decodes, prefill))))
+    columns = (starts, stops, decodes, prefill)
+    found = map(StepBar, *(column.tolist() for column in columns))
+    return _joined(found, (window.stop - window.start) / PLOT_WIDTH)
+
+
+def _joined(bars: Iterable[StepBar], pixel: float) -> tuple[StepBar, ...]:
+    """Neighbours without prefill joined where they look the same."""
+    joined: list[StepBar] = []
+    for bar in bars:
+        last = joined[-1] if joined else None
+        if (
+            last
+            and not (bar.prefill or last.prefill)
+            and bar.decodes == last.decodes
+            and bar.start - last.stop < pixel
+        ):
+            joined[-1] = last._replace(stop=bar.stop)
+        else:
+            joined.append(bar)
+    return tuple(joined)
 
 
 def boundaries(run: Run, window: Span) -> tuple[float, ...]:
