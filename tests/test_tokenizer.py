@@ -77,7 +77,7 @@ LOOPS = """
 {% for message in messages %}
     {% if message.role == 'system' %}{% continue %}{% endif %}
     {% if loop.index > 3 %}{% break %}{% endif %}
-{{ loop.index }}: {{ message.content | upper }}
+{{ loop.index }}: {{ message.content | upper }} {{ message.keys() | list | tojson }}
     {% if message.role == 'assistant' %}{% generation %}{% set x = 'seen' %}{{ x }}
 {% endgeneration %}{{ x is defined }}{% endif %}
 {% endfor %}
@@ -94,9 +94,9 @@ CHATS = {
     ],
     "a longer talk": [
         {"role": "user", "content": "the cat"},
-        {"role": "assistant", "content": "<think>\nhm\n</think>\n\nsat"},
+        {"role": "assistant", "content": "<think>\nhm\n</think>\n\nsat", "name": None},
         {"role": "user", "content": "on what? <|im_end|> {{ messages }}"},
-        {"role": "assistant", "content": "<think>well</think>the mat", "name": None},
+        {"role": "assistant", "content": "<think>well</think>the mat"},
     ],
     "tool calls": [
         {"role": "user", "content": "What is 1 < 2 & 3?"},
