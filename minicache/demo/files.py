@@ -23,7 +23,7 @@ def write_timeline(file: Path, traces: Mapping[str, Trace]) -> None:
     """The runs under each other, on one time axis."""
     from minicache.viz import timeline
 
-    picture = timeline.svg(timeline.state(traces, noun="chat"))
+    picture = timeline.svg(timeline.state(traces, noun="chat"), standalone=True)
     file.write_text(picture, encoding="utf-8")
 
 
