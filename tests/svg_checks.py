@@ -174,8 +174,10 @@ def faults(svg: str, most_elements: int = 2000) -> list[str]:
     ]
     if (number := len(elements(root))) > most_elements:
         found.append(f"{number} elements are more than {most_elements}")
-    if re.search(r"\b(nan|inf)\b", svg, re.IGNORECASE):
-        found.append("a number is not finite")
+    for element in elements(root):
+        geometry = " ".join(element.get(name, "") for name in ("d", "x", "y", "width", "height"))
+        if re.search("nan|inf", geometry):
+            found.append("a number is not finite")
     return found
 
 
