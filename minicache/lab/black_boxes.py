@@ -88,6 +88,6 @@ def model(attention: SequenceAttention = naive_attention, *, name: str = MODEL) 
     return ForgetfulModel(decoder, Tokenizer.from_folder(checkpoint.folder), attention)
 
 
-def engine(**options: Any) -> LLM:
+def engine(name: str = MODEL, **options: Any) -> LLM:
     """The finished engine; `options` are those of `minicache.LLM`."""
-    return LLM(**{"model": MODEL, **options})
+    return LLM(name, **options)

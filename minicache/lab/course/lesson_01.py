@@ -53,7 +53,7 @@ EXERCISES = (
         minutes=13,
         difficulty=3,
         reference=f"{ATTENTION}:naive_attention",
-        unlocks="Your library can now do the one thing that makes a transformer a transformer.",
+        unlocks="Your library can now attend: whole prompts, parts of one, shared KV heads.",
         hints=(
             "Give every query head its own copy of its KV head first: then all that is left are "
             "the three functions you have.",
