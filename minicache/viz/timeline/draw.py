@@ -27,6 +27,8 @@ from minicache.viz.timeline.model import Panel, Readout, Selection, Timeline
 
 _READOUTS = ((380.0, 164.0), (530.0, 138.0), (684.0, 142.0))
 """Where the read-outs end, and how wide their labels may be."""
+SMALL_TITLE = 13.5
+"""The size of a panel's title where 15 px do not fit."""
 
 
 def svg(timeline: Timeline, *, id: str = "", standalone: bool = False) -> str:
@@ -95,7 +97,8 @@ def _panel(
 ) -> float:
     """One run: read-outs, lanes, strips, axis."""
     scale = Scale(timeline)
-    y = _panel_head(drawing, panel, top)
+    stacked = any(map(_is_long, timeline.panels))
+    y = _panel_head(drawing, panel, top, stacked=stacked)
     behind = len(drawing.parts)
     lanes_top = y + (BRACKET if panel.gap else 0.0)
     places, bottom = place_lanes(panel.lanes, lanes_top)
@@ -120,21 +123,30 @@ def _panel(
     return _axis(drawing, scale, bottom)
 
 
-def _panel_head(drawing: Drawing, panel: Panel, top: float) -> float:
-    """Title and note at the left, read-outs at the right, or under them when they are long."""
-    first = _READOUTS[0][0] - max(
-        _readout_width(panel.readouts[0]), text.width(panel.readouts[0].label, 11.5)
-    )
-    room = first - MARGIN - 18
-    is_long = max(text.width(panel.title, 15, bold=True), text.width(panel.note, 11.5)) > room
-    room = WIDTH - 2 * MARGIN if is_long else room
-    title = text.fit(panel.title, room, 15, bold=True)
-    drawing.text(MARGIN, top + 15, title, 15, bold=True)
+def _panel_head(drawing: Drawing, panel: Panel, top: float, *, stacked: bool) -> float:
+    """Title and note at the left, read-outs at the right; or under them, when `stacked`."""
+    room = WIDTH - 2 * MARGIN if stacked else _title_room(panel)
+    size = 15.0 if text.width(panel.title, 15, bold=True) <= room else SMALL_TITLE
+    title = text.fit(panel.title, room, size, bold=True)
+    drawing.text(MARGIN, top + 15, title, size, bold=True)
     drawing.text(MARGIN, top + 33, text.fit(panel.note, room, 11.5), 11.5, "m")
-    y = top + (42.0 if is_long else 0.0)
+    y = top + (42.0 if stacked else 0.0)
     for (end, room), readout in zip(_READOUTS, panel.readouts, strict=True):
         _readout(drawing, readout, end, y + 15, room)
     return y + 46.0
+
+
+def _title_room(panel: Panel) -> float:
+    """Pixels at the left of the first read-out."""
+    first = panel.readouts[0]
+    wide = max(_readout_width(first), text.width(first.label, 11.5))
+    return _READOUTS[0][0] - wide - MARGIN - 18
+
+
+def _is_long(panel: Panel) -> bool:
+    """Whether title or note do not fit beside the read-outs."""
+    title = text.width(panel.title, SMALL_TITLE, bold=True)
+    return max(title, text.width(panel.note, 11.5)) > _title_room(panel)
 
 
 def _readout_width(readout: Readout) -> float:
