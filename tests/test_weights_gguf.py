@@ -1,5 +1,6 @@
 """GGUF files: tensors, config and tokenizer against transformers and against first principles."""
 
+import hashlib
 import json
 import os
 import struct
@@ -21,6 +22,7 @@ from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
 from minicache import models, weights
 from minicache.model_config import CONFIGS, ModelError, parse_config
+from minicache.models.catalog import SMOLLM2_WHEEL
 from minicache.models.convert import convert_gguf, plan_shards
 
 
@@ -331,6 +333,7 @@ def real_tokenizers():
 @pytest.mark.model
 def test_real_weights_are_those_of_the_file_and_do_not_fit_16_bits():
     """Dequantized by the gguf package, rows of q and k put back by hand."""
+    assert hashlib.sha256(real_gguf().read_bytes()).hexdigest() == SMOLLM2_WHEEL.member_sha256
     tensors = weights.load("smollm2-135m").tensors
     stored = {tensor.name: tensor for tensor in gguf.GGUFReader(real_gguf()).tensors}
     assert len(stored) == len(tensors) == 272

@@ -77,4 +77,12 @@ def made_at_once(target: Path) -> Generator[Path]:
         work.chmod(0o755)  # a temporary folder is closed to the other users of a shared cache
         if not is_complete(target):
             shutil.rmtree(target, ignore_errors=True)
-            work.rename(target)
+            _rename(work, target)
+
+
+def _rename(work: Path, target: Path) -> None:
+    try:
+        work.rename(target)
+    except OSError:
+        if not is_complete(target):  # else another process was faster by a moment
+            raise

@@ -40,10 +40,10 @@ def check_free_space(action: str, folder: Path, variable: str, needed: int) -> N
 
 def error_number(error: Exception | str) -> int | None:
     """The system's number for a failed write, else None; pip and Rust say it only in words."""
-    number = error.errno if isinstance(error, OSError) else None
-    if match := re.search(r"\(os error (\d+)\)|\[Errno (\d+)\]", str(error)):
-        number = int(match[1] or match[2])
-    return number if number in _FULL | _BARRED else None
+    numbers = [int(number) for number in re.findall(r"(?:os error |\[Errno )(\d+)", str(error))]
+    if isinstance(error, OSError) and error.errno is not None:
+        numbers.append(error.errno)
+    return next((number for number in numbers if number in _FULL | _BARRED), None)
 
 
 def _sentence(action: str, folder: Path, variable: str, number: int) -> str:

