@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar, cast
+from typing import Self, cast
 
 import torch
 
+from minicache.build import affordable_pages, by_name, context_length, source_line
 from minicache.chat_template import Message
 from minicache.core import EngineCore
 from minicache.engine import Delta, Engine
-from minicache.hardware import choose_device, choose_dtype, describe
-from minicache.kv_cache import PagedKVCache, pages_for_memory
+from minicache.hardware import choose_device, choose_dtype
+from minicache.kv_cache import PagedKVCache
 from minicache.model import Decoder
-from minicache.model_config import ModelConfig
 from minicache.page_pool import PagePool
 from minicache.plan import TokenLogprobs
 from minicache.policy import BATCHING, ORDERS, BatchingPolicy, QueueOrder
@@ -34,11 +33,6 @@ from minicache.weights import load
 
 Prompt = str | Sequence[int]
 """Text, or token ids."""
-
-CPU_KV_MEMORY = 1 << 30
-"""Bytes of keys and values on a CPU when nobody says otherwise; less where less can be used."""
-
-PartT = TypeVar("PartT")
 
 
 @dataclass(slots=True)
@@ -99,14 +93,14 @@ class LLM:
         """
         place = choose_device(device)
         precision = choose_dtype(dtype, place)
-        policy = _by_name("batching", batching, BATCHING)
-        order = _by_name("queue_order", queue_order, ORDERS)
+        policy = by_name("batching", batching, BATCHING)
+        order = by_name("queue_order", queue_order, ORDERS)
         dummy = load_format == "dummy"
         checkpoint = load(
             model, load_format=load_format, dtype=precision if dummy else None, device=place
         )
         config = checkpoint.config
-        context = _context(max_model_len, config)
+        context = context_length(max_model_len, config)
         tokenizer = Tokenizer.from_folder(checkpoint.folder) if checkpoint.folder else None
         limits = SchedulerConfig(
             max_num_seqs=max_num_seqs,
@@ -120,7 +114,7 @@ class LLM:
         if page_pool is None:
             if num_pages is None:
                 useful = max_num_seqs * -(-context // page_size)
-                num_pages = min(useful, _affordable(config, kv_memory, page_size, precision))
+                num_pages = min(useful, affordable_pages(config, kv_memory, page_size, precision))
             page_pool = PagePool(num_pages, page_size, prefix_caching=prefix_caching)
         executor = ModelRunner(
             Decoder(
@@ -142,7 +136,7 @@ class LLM:
             clock=time.perf_counter,
         )
         scheduler = Scheduler(page_pool, limits, policy, order)
-        trace = Trace(_source(config, place, precision), page_size=page_pool.page_size)
+        trace = Trace(source_line(config, place, precision), page_size=page_pool.page_size)
         core = EngineCore(scheduler, page_pool, executor, trace, time.perf_counter)
         self.config = config
         self.engine = Engine(core, tokenizer)
@@ -219,37 +213,6 @@ class LLM:
                 self.engine.cancel(id)
             if unread:
                 self.engine.step()
-
-
-def _by_name(what: str, choice: str | PartT, known: Mapping[str, Callable[[], PartT]]) -> PartT:
-    if not isinstance(choice, str):
-        return choice
-    if choice not in known:
-        raise ValueError(f"{what} is {choice!r}, but it must be one of {', '.join(known)}.")
-    return known[choice]()
-
-
-def _context(max_model_len: int | None, config: ModelConfig) -> int:
-    limit = config.max_position_embeddings
-    if max_model_len is not None and max_model_len > limit:
-        raise ValueError(
-            f"max_model_len is {max_model_len}, but {config.name} was made for {limit} positions; "
-            f"ask for at most {limit}."
-        )
-    return limit if max_model_len is None else max_model_len
-
-
-def _affordable(
-    config: ModelConfig, kv_memory: int | None, page_size: int, dtype: torch.dtype
-) -> int:
-    memory = CPU_KV_MEMORY if kv_memory is None else kv_memory
-    return pages_for_memory(config, memory, page_size, dtype)
-
-
-def _source(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> str:
-    """What pictures of this engine's trace say about where their numbers come from."""
-    precision = str(dtype).removeprefix("torch.")
-    return f"measured here: {describe(device)}\n{config.name}, {precision}, {date.today()}"
 
 
 def _several(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
