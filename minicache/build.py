@@ -1,4 +1,4 @@
-"""Choices that `LLM` makes while it puts an engine together, each checked before memory is taken."""
+"""Choices that `LLM` makes while it puts an engine together, checked before memory is taken."""
 
 from __future__ import annotations
 
