@@ -170,13 +170,12 @@ def _draw_head(
 
 
 def _invert(mass: Tensor, total: Tensor, u: Tensor) -> Tensor:
-    """The first index whose cumulative `mass (R, C)` exceeds `u * total`; u in [0, 1) → `(R,)`.
+    """The first index whose cumulative `mass (R, C)` exceeds `u * total` → `(R,)`.
 
-    The target stays below `total` even where the product rounds up to it: so the index is one
-    whose own mass is not zero, and never one behind the cut.
+    u is at most 1 - 2**-53, and no such product rounds up to `total`. So the index is one whose own
+    mass is not zero, and never one behind the cut.
     """
-    target = torch.minimum(u * total, torch.nextafter(total, torch.zeros_like(total)))
-    found = torch.searchsorted(mass, target[:, None], right=True)[:, 0]
+    found = torch.searchsorted(mass, (u * total)[:, None], right=True)[:, 0]
     return found.clamp(max=mass.shape[1] - 1)  # only rows of NaN get there
 
 

@@ -54,6 +54,7 @@ def test_uniforms_are_the_stream_of_philox_in_any_order():
 
 def test_uniforms_of_other_seeds_and_requests_are_unrelated():
     seeds = [(1,), (1, 0), (0, 1), (-1,), (2**64 + 7,), (2**40,), (1, 2**32), (2**32 + 1,)]
+    seeds += [(1 + 7 * 2**32, 9), (1, 7 + 9 * 2**32), (1, 7, 9)]
     first = {Uniforms(*seed)(0) for seed in seeds}
     assert len(first) == len(seeds)
     paired = np.array([[Uniforms(0, n)(0), Uniforms(0, n + 1)(0)] for n in range(2000)])
@@ -189,6 +190,12 @@ def test_the_edges_of_the_unit_interval_stay_inside_the_cut(monkeypatch):
         monkeypatch.setattr(Uniforms, "__call__", lambda self, position, u=u: u)
         assert sample_row(logits, SamplingParams(temperature=1.0), 1) == [plain]
         assert sample_row(logits, SamplingParams(temperature=1.0, top_k=5), 1) == [cut]
+
+
+@given(st.floats(min_value=1e-300, max_value=1e300))
+@settings(derandomize=True, max_examples=500)
+def test_the_largest_uniform_number_never_reaches_the_total(total):
+    assert (1 - 2.0**-53) * total < total
 
 
 MIXED = [
