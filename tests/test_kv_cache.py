@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny_models import tiny_config
+from model_driver import tiny_config
 
 from minicache.kv_cache import KVCache, PagedKVCache, kv_cache_bytes, pages_for_memory
 from minicache.model_config import CONFIGS

@@ -1,4 +1,4 @@
-"""The decoder: chunking, batching and position change nothing beyond rounding; shapes and dtypes."""
+"""The decoder: chunking, batching and positions change nothing beyond rounding."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from tiny_models import FAMILY, SCALING, Driver, prompt, tiny_config, tiny_model, tiny_tensors
+from model_driver import FAMILY, SCALING, Driver, prompt, tiny_config, tiny_model, tiny_tensors
 
 from minicache.attention import PerSequence, naive_attention, online_attention
 from minicache.linear import DenseLinear, PackedLinear, packing_helps

@@ -44,6 +44,10 @@ class _Outcome:
     logprobs: dict[int, TokenLogprobs] = field(default_factory=dict[int, TokenLogprobs])
     errors: dict[int, str] = field(default_factory=dict[int, str])
 
+    def token(self, number: int) -> int:
+        """What was sampled; -1 keeps the place of an item that failed."""
+        return -1 if number in self.errors else self.tokens[number]
+
 
 class ModelRunner:
     """Implements `protocols.Executor`: a decoder, its cache, a sampler and a page table.
@@ -189,7 +193,7 @@ class ModelRunner:
     def _result(self, plan: StepPlan, outcome: _Outcome, t_start: float) -> StepResult:
         return StepResult(
             step=plan.step,
-            tokens=[outcome.tokens.get(item.number, -1) for item in plan.items if item.samples],
+            tokens=[outcome.token(item.number) for item in plan.items if item.samples],
             t_start=t_start,
             t_end=self._clock(),
             logprobs=outcome.logprobs,
