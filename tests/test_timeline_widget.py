@@ -115,7 +115,6 @@ def test_readers_without_a_kernel_see_the_picture(widget: TimelineWidget) -> Non
 def test_steps_of_runs_of_different_length() -> None:
     traces = {f"{n} steps": Engine([Ask("a", 0.0, 100, n)]).run() for n in (3, 40, 7, 200, 5)}
     widget = TimelineWidget(traces)
-    assert type(widget.run).__name__ == "Dropdown"
     for name in (*traces, *reversed(traces)):
         widget.run.value = name
         assert widget.step.max == widget.slider.max == len(traces[name].steps) - 1
@@ -149,7 +148,7 @@ def test_an_empty_trace_has_nothing_to_pick() -> None:
 
 def test_one_trace_has_no_choice_of_runs() -> None:
     widget = TimelineWidget(chunked_trace())
-    assert widget.run not in widget.box.children
+    assert widget.run not in widget.box.children[0].children
     assert len(widget.state.panels) == 1
 
 

@@ -26,8 +26,8 @@ class TimelineWidget:
     """An interactive timeline for a notebook; `box` is the ipywidgets root.
 
     Controls: `run` (which trace), `step` and the slider beside it (which step), `back`, `forward`
-    and `reset` buttons, `zoom` (around the step). All work from the keyboard. `picture` is the
-    HTML widget that holds the SVG.
+    and `reset` buttons, `zoom` (around the step). All work from the keyboard; that is why there is
+    no drop-down list, whose arrow keys JupyterLab takes for itself. `picture` holds the SVG.
     """
 
     def __init__(
@@ -70,9 +70,10 @@ class TimelineWidget:
         import ipywidgets as W
 
         names = list(self._runs)
-        choose = W.ToggleButtons if len(names) <= 4 else W.Dropdown
         self._first = first
-        self.run: Any = choose(options=names, value=first, description="run")
+        self.run: Any = W.ToggleButtons(
+            options=names, value=first, description="run", style={"button_width": "auto"}
+        )
         self.zoom: Any = W.ToggleButtons(
             options=[(f"{zoom}×", zoom) for zoom in ZOOMS], value=1, description="zoom",
             style={"button_width": "4em"},
@@ -87,9 +88,11 @@ class TimelineWidget:
         for button in (self.back, self.forward, self.reset):
             button.layout.width = "6em"
         self.picture: Any = W.HTML()
-        rows: list[Any] = [self.run] if len(names) > 1 else []
-        steps = W.HBox([self.step, self.slider, self.back, self.forward, self.reset])
-        self.box: Any = W.VBox([*rows, steps, self.zoom, self.picture])
+        above = [self.run, self.zoom] if len(names) > 1 else [self.zoom]
+        steps = [self.step, self.slider, self.back, self.forward, self.reset]
+        wrapped = {"flex_flow": "row wrap"}
+        rows = [W.HBox(row, layout=wrapped) for row in (above, steps)]
+        self.box: Any = W.VBox([*rows, self.picture])
         self._connect(W)
         self._choose()
 
