@@ -50,7 +50,7 @@ class TimelineWidget:
         self._runs = {name: prepare(name, trace) for name, trace in named.items()}
         self._baseline = baseline
         self._noun = noun
-        self._drawn: dict[tuple[str, tuple[float, float]], Timeline] = {}
+        self._wholes: dict[str, Timeline] = {}
         self._end = max(*(run.end for run in self._runs.values()), 1e-3)
         self._build(next(name for name in reversed(named) if name != baseline or len(named) == 1))
 
@@ -58,12 +58,24 @@ class TimelineWidget:
     def state(self) -> Timeline:
         """What is drawn now."""
         run = self._runs[self.run.value]
-        window = self._window(run)
-        key = (run.name, window)
-        if key not in self._drawn:
-            self._drawn[key] = compose(self._shown(run), self._noun, window)
         picked = selection(run, self.step.value) if len(run.step_starts) else None
-        return replace(self._drawn[key], selection=picked)
+        whole = self.zoom.value == 1 or picked is None
+        return replace(self._whole(run) if whole else self._part(run), selection=picked)
+
+    def _whole(self, run: Run) -> Timeline:
+        """On the time axis that all runs share; worked out once."""
+        if run.name not in self._wholes:
+            window = (0.0, self._end)
+            self._wholes[run.name] = compose(self._shown(run), self._noun, window)
+        return self._wholes[run.name]
+
+    def _part(self, run: Run) -> Timeline:
+        """The part of it around the picked step."""
+        at = int(np.flatnonzero(run.trace.steps.column("step") == self.step.value)[0])
+        width = self._end / self.zoom.value
+        middle = float(run.step_starts[at] + run.step_stops[at]) / 2
+        start = min(max(0.0, middle - width / 2), self._end - width)
+        return compose(self._shown(run), self._noun, (start, start + width))
 
     def _build(self, first: str) -> None:
         """Make the controls, then draw once."""
@@ -134,16 +146,6 @@ class TimelineWidget:
     def _shown(self, run: Run) -> list[Run]:
         base = self._runs.get(self._baseline) if self._baseline else None
         return [run] if base is None or base is run else [base, run]
-
-    def _window(self, run: Run) -> tuple[float, float]:
-        """The whole time of all runs, or a part of it around the picked step."""
-        if self.zoom.value == 1 or not len(run.step_starts):
-            return 0.0, self._end
-        at = int(np.flatnonzero(run.trace.steps.column("step") == self.step.value)[0])
-        width = self._end / self.zoom.value
-        middle = float(run.step_starts[at] + run.step_stops[at]) / 2
-        start = min(max(0.0, middle - width / 2), self._end - width)
-        return start, start + width
 
     def _draw(self, _change: object = None) -> None:
         self.picture.value = svg(self.state)
