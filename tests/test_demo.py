@@ -20,6 +20,7 @@ from minicache.demo.drive import drive
 from minicache.demo.interrupt import Interrupt
 from minicache.demo.numbers import Comparison, Numbers, measure
 from minicache.demo.people import Part, arrange
+from minicache.demo.printable import one_line, printable
 from minicache.demo.serving import NUM_PAGES, Run, Served
 from minicache.demo.stage import Mood, Stage
 from minicache.demo.verdict import verdict
@@ -214,6 +215,11 @@ def test_plain_text_has_no_escapes_and_every_event_once(tmp_path: Path):
     assert text.count("Ada: gets the first token") == 2
     assert text.count("Ada: done, 144 tokens") == 2
     assert "aaaaaaaaaa" in text
+
+
+def test_what_a_terminal_would_obey_is_not_printed():
+    assert printable("a\x1b[2Jb\x9b\tc\né日") == "a\ufffd[2Jb\ufffd\tc\né日"
+    assert one_line(" a\r\n\x07 b ") == "a\ufffd \ufffd b"
 
 
 def test_ctrl_c_cancels_frees_and_reports(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""A model may say anything, escape sequences included: what a terminal must not obey is replaced."""
+"""A model may say anything, escape sequences too: what a terminal would obey is replaced."""
 
 from __future__ import annotations
 

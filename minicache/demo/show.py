@@ -68,8 +68,7 @@ def _play(
     time_per_token = warm_up(engine, shown.parts)
     if run is Run.BEFORE:
         shown.parts = arrange(shown.parts, time_per_token)
-    stage = drive(
-        engine, f"{_PLACE[run]}: {title(run, options)}", shown.parts, watcher, interrupt, idle
-    )
+    heading = f"{_PLACE[run]}: {title(run, options)}"
+    stage = drive(engine, heading, shown.parts, watcher, interrupt, idle)
     pool = engine.pool
     shown.runs[run] = Played(stage, engine.trace, pool.num_free, pool.num_pages)
