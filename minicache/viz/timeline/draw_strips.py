@@ -52,7 +52,7 @@ def _token_strip(drawing: Drawing, scale: Scale, panel: Panel, top: float) -> No
     if not most:
         return
     has_limit = panel.budget <= LIMIT_SHOWN * most
-    unit = STRIP / (panel.budget if has_limit else most)
+    unit = STRIP / (max(panel.budget, most) if has_limit else most)
     base = top + STRIP
     prefill: list[str] = []
     decodes: list[str] = []
@@ -69,11 +69,15 @@ def _token_strip(drawing: Drawing, scale: Scale, panel: Panel, top: float) -> No
     apart = busy >= SEPARATE * len(prefill)
     drawing.path(prefill, "prefill" if apart else "solid")
     drawing.path(decodes, "bar")
-    limit = f"limit {count(panel.budget)}"
     if has_limit:
         _dashed(drawing, base - panel.budget * unit)
-        limit += " (dashed)"
-    _caption(drawing, top, f"most {count(most)}, {limit}")
+    _caption(drawing, top, f"most {count(most)}, {_limit_words(panel.budget, most, has_limit)}")
+
+
+def _limit_words(budget: int, most: int, has_limit: bool) -> str:
+    if most > budget:
+        return f"limit {count(budget)} (dashed) lifted for a whole prompt"
+    return f"limit {count(budget)}" + (" (dashed)" if has_limit else "")
 
 
 def _page_strip(drawing: Drawing, scale: Scale, panel: Panel, top: float) -> None:

@@ -46,9 +46,9 @@ def lane(run: Run, row: int, window: Span, pixel: float, *, bold: bool) -> Lane:
         remark=_remark(ending, request.error),
         waits=_waits(run, row, window, pixel),
         preempted=_preempted(run, row, window),
-        chunks=_joined(chunks, window, pixel),
+        chunks=_joined(chunks, _alive(run, row, window), pixel),
         tokens=_tokens(times, window, pixel),
-        notes=_notes(chunks, window) if bold else (),
+        notes=_notes(chunks, _alive(run, row, window)) if bold else (),
     )
 
 
@@ -57,6 +57,12 @@ def visible(run: Run, row: int, window: Span) -> bool:
     life = run.lives[row]
     start = run.requests[row].arrival - run.zero
     return start <= window.stop and (life[-1].stop if life else start) >= window.start
+
+
+def _alive(run: Run, row: int, window: Span) -> Span:
+    """The window up to the request's end: a step in flight may outlive who was in it."""
+    life = run.lives[row]
+    return Span(window.start, min(window.stop, life[-1].stop)) if life else window
 
 
 def _inside(time: float | None, window: Span) -> float | None:

@@ -145,7 +145,7 @@ class Panel:
     lanes: tuple[Lane, ...]
     bars: tuple[StepBar, ...]
     budget: int
-    """The largest token budget of a step; 0 when there was no step."""
+    """The token limit of a step, where nothing lifts it; 0 when there was no step."""
     levels: tuple[Level, ...]
     total_pages: int
     end: float

@@ -133,7 +133,7 @@ def _panel(run: Run, found: Finding | None, view: View, baseline: Values | None)
             lane(run, row, window, pixel, bold=run.requests[row].id == view.focus) for row in shown
         ),
         bars=strips.bars(run, window),
-        budget=int(steps.column("budget").max(initial=0)),
+        budget=int(steps.column("budget").min()) if len(steps) else 0,
         levels=strips.levels(run, window),
         total_pages=int(steps.column("pages_total").max(initial=0)),
         end=float(run.step_stops.max(initial=0.0)),
