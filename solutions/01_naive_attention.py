@@ -63,7 +63,7 @@ def attention_scores(q: Tensor, k: Tensor, scale: float) -> Tensor:
     """How well each key fits each query, for every head.
 
     q: (T, H, D) queries. k: (S, H, D) keys. Same dtype.
-    Returns (H, T, S): scores[h, t, s] = scale * (q[t, h] · k[s, h]). The dtype is that of q.
+    Returns (H, T, S), in the dtype of q: scores[h, t, s] = scale * (q[t, h] · k[s, h]).
     q and k are left as they are.
     """
     ### BEGIN SOLUTION one matrix product for each head

@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from minicache.lab.black_boxes import engine, model
+    from minicache.lab.black_boxes import document, engine, model
     from minicache.lab.ceilings import ceilings
     from minicache.lab.checks import check, hint, reset, use
     from minicache.lab.predictions import predict, reveal
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ceilings",
     "check",
+    "document",
     "engine",
     "environment",
     "hint",
@@ -42,6 +43,7 @@ __all__ = [
 _HOME = {
     "ceilings": "ceilings",
     "check": "checks",
+    "document": "black_boxes",
     "engine": "black_boxes",
     "environment": "surroundings",
     "hint": "checks",

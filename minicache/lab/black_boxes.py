@@ -11,6 +11,7 @@ from torch import Tensor
 from minicache import LLM
 from minicache.attention import PerSequence, naive_attention
 from minicache.attention.per_sequence import SequenceAttention
+from minicache.demo import document as demo_document
 from minicache.kv_cache import PagedKVCache
 from minicache.model import Attentions, Decoder, StepInputs
 from minicache.model_config import ModelConfig
@@ -86,6 +87,11 @@ def model(attention: SequenceAttention = naive_attention, *, name: str = MODEL) 
     assert checkpoint.folder is not None, "a loaded checkpoint has a folder"
     decoder = Decoder(checkpoint.config, checkpoint.tensors, dtype=torch.float32)
     return ForgetfulModel(decoder, Tokenizer.from_folder(checkpoint.folder), attention)
+
+
+def document(tokenizer: Tokenizer, tokens: int) -> str:
+    """A real text of at most `tokens` tokens, whole lines: the source of this engine."""
+    return demo_document.cut(demo_document.text(), tokens, lambda text: len(tokenizer.encode(text)))
 
 
 def engine(name: str = MODEL, **options: Any) -> LLM:

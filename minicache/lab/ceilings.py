@@ -14,7 +14,6 @@ import torch
 
 from minicache.hardware import describe
 
-
 COPIED_BYTES = 64 * 2**20
 """Larger than the caches of most processors."""
 
@@ -47,7 +46,7 @@ class Ceilings:
 
 
 Clock = Callable[[], float]
-"""Seconds. `time.process_time` counts this process alone: use it with one thread on a busy machine."""
+"""Seconds. With one thread `time.process_time` leaves out what other programs take."""
 
 
 def ceilings(clock: Clock = time.perf_counter, *, size: int = 1024, repeats: int = 7) -> Ceilings:

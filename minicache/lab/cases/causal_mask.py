@@ -16,7 +16,7 @@ CASES = (
     _mask(3, 3, "A whole prompt: a triangle."),
     _mask(1, 2, "One new token after one old: it is the last, so it sees both."),
     _mask(1, 4, "One new token after three old ones sees all four."),
-    _mask(2, 3, "The last two tokens of three: the first of them is at position 1."),
+    _mask(1, 9, "One new token after eight old ones sees all nine."),
     _mask(3, 8, "The last three tokens of eight: positions 5, 6 and 7."),
     _mask(5, 5, "A whole prompt of five."),
 )

@@ -52,7 +52,7 @@ CASES = (
     _attention("a prompt of three", "T = S: the first token sees only itself.", 3, 3, 1, 1),
     _attention("the last two of four", "T < S: the mask is aligned at the end.", 2, 4, 1, 1),
     _attention("one new token", "T = 1: a decode step sees everything.", 1, 5, 1, 1),
-    _attention("two heads", "Two query heads, each with a KV head of its own.", 1, 4, 2, 2),
+    _attention("two heads, one key", "Each query head has a KV head of its own.", 1, 1, 2, 2),
     _attention(
         "four heads on two",
         "Query heads 0 and 1 share KV head 0; 2 and 3 share KV head 1.",

@@ -6,6 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from nbclient.exceptions import CellExecutionError
+
 from minicache.lab.notebooks.files import build, pairs, problems
 from minicache.lab.notebooks.source import SourceError
 
@@ -20,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         return _check(options.root) if options.command == "check" else _build(options)
-    except SourceError as error:
+    except (SourceError, CellExecutionError) as error:
         print(error, file=sys.stderr)
         return 1
 
