@@ -27,6 +27,11 @@ def sha256_digest(data: bytes) -> bytes:
     return sha256(data).digest()
 
 
+def _root(salt: str) -> bytes:
+    """What the first page has in place of a parent's hash. No page's text begins like this."""
+    return sha256(b"salt of a prefix cache: " + salt.encode()).digest()
+
+
 class PageState(NamedTuple):
     """Where a page is: held by so many requests, and whether a new request can hit it.
 
@@ -206,7 +211,7 @@ class PagePool:
         Pages are asked for from the first on, and each hash is computed once.
         """
         start = index * self.page_size
-        parent = hashes[index - 1] if index else self._digest(salt.encode())
+        parent = hashes[index - 1] if index else _root(salt)
         text = parent + self._pack(*tokens[start : start + self.page_size])
         if index == len(hashes):
             hashes.append(self._digest(text))

@@ -2,8 +2,9 @@
 
     python -m minicache.bench.scheduler
 
-Two situations, both with prompts of 4,096 tokens waiting: every seat is taken by a decode; and one
-more seat, through which the prompts stream in chunks of 256 tokens. A step is `schedule` + `update`.
+Two situations, both with prompts of 4,096 tokens in the queue. *Waiting*: every row is taken by a
+decode. *Streaming*: there is one more row, through which the prompts pass in chunks of 256 tokens.
+A step is `schedule` and `update`, timed in processor time, so that other programs count little.
 """
 
 from __future__ import annotations

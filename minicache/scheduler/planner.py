@@ -32,6 +32,8 @@ class Planner:
         self.margin = margin
         self._refused: tuple[Request, int] | None = None
         """Who was refused a seat for lack of pages, and how many were to be had then."""
+        self._starved: dict[int, Request] = {}
+        """By number: who runs and waits for pages that are coming. They are not for newcomers."""
 
     def fill(self, draft: Draft, work: Work, now: float) -> None:
         """Plan as much work of the given kinds as budget, rows and pages allow."""
@@ -89,7 +91,9 @@ class Planner:
 
         With `ahead`, also those whose tokens must wait for a later step.
         """
-        while self.table.has_row and not draft.short_of_pages and (ahead or draft.room(1)):
+        if draft.short_of_pages or self._anybody_starves():
+            return
+        while self.table.has_row and (ahead or draft.room(1)):
             request = self.roster.order.peek()
             if request is None:
                 return
@@ -142,6 +146,7 @@ class Planner:
         if count > self.pool.num_free and not self._make_room(request, count, draft, now):
             return False
         draft.add_pages(request, self.table.grow(request, count))
+        self._starved.pop(request.number, None)
         return True
 
     def _make_room(self, request: Request, count: int, draft: Draft, now: float) -> bool:
@@ -157,6 +162,7 @@ class Planner:
         draft.short_of_pages = True
         while count > self.pool.num_free:
             if count <= self.pool.num_free + self.table.num_coming:
+                self._starved[request.number] = request
                 return False
             victim = self.roster.order.victim(tuple(self.roster.running.values()))
             victim.num_scheduled -= draft.drop(victim)
@@ -164,3 +170,10 @@ class Planner:
             if victim is request:
                 return False
         return True
+
+    def _anybody_starves(self) -> bool:
+        """Whether somebody who runs still waits for pages. Who has left since does not."""
+        for request in tuple(self._starved.values()):
+            if request.row < 0:
+                del self._starved[request.number]
+        return bool(self._starved)

@@ -61,8 +61,13 @@ class Roster:
     def preempt(self, request: Request, now: float) -> None:
         """A running request gives everything back and waits again; its tokens stay known.
 
-        What steps in flight still bring for it is dropped, and sampled again later.
+        What steps in flight still bring for it is dropped, and sampled again later. Raises
+        `ValueError` if it does not run.
         """
+        if request.state is not RequestState.RUNNING:
+            raise ValueError(
+                f"{request.id!r} is {request.state.value}; only who runs is preempted."
+            )
         self._leave(request)
         request.num_computed = request.num_scheduled = 0
         request.num_preemptions += 1

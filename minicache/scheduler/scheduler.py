@@ -78,6 +78,10 @@ class Scheduler:
         self._roster.end(request, FinishReason.CANCELLED, now)
         return True
 
+    def preempt(self, request: Request, now: float) -> None:
+        """Send a running request back to the queue, as when pages run out. It loses no token."""
+        self._roster.preempt(request, now)
+
     def finish(self, request: Request, reason: FinishReason, now: float) -> None:
         """End a request for a reason that only the caller can see, such as a stop string."""
         self._roster.end(request, reason, now)
@@ -98,7 +102,7 @@ class Scheduler:
 
         Raises `SchedulerStalled` when that happens again and again with no step to wait for.
         """
-        config = self.config
+        config, num_open = self.config, len(self._roster.live)
         if len(self._in_flight) >= config.max_in_flight:
             return None
         draft = Draft(self._next_step, config.max_num_batched_tokens, config.chunked_prefill)
@@ -106,6 +110,8 @@ class Scheduler:
             self._planner.fill(draft, work, now)
             if not draft.is_empty:
                 return self._launch(draft.plan())
+        if len(self._roster.live) < num_open:
+            return self.schedule(now)  # somebody outgrew the pool, and what it held is free now
         self._count_empty_step()
         return None
 

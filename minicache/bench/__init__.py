@@ -1,0 +1,1 @@
+"""What things cost, each in a module of its own: `python -m minicache.bench.<name>`."""
