@@ -121,6 +121,7 @@ class FakeExecutor:
         step = self._steps.popleft()
         if self.crash is not None:
             crash, self.crash = self.crash, None
+            self._failed |= {(item.number, item.row) for item in step.plan.items}
             raise crash
         begin, self.time = self.time, self.time + self.seconds(step.plan)
         tokens: list[int] = []

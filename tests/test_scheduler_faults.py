@@ -427,6 +427,19 @@ def test_a_request_that_outgrows_the_pool_ends_with_what_it_has(page_size, max_i
 
 
 @both_depths
+@pytest.mark.parametrize("known", [7, 8, 9])
+def test_outgrowing_the_pool_ends_alike_after_a_preemption(known, max_in_flight):
+    """nano-vllm#277: one token below, at, and above what the pool stores, recomputed or not."""
+    harness = Harness(num_pages=4, page_size=2, max_in_flight=max_in_flight)
+    request = harness.submit(range(3), max_tokens=50)
+    until(harness, lambda: len(request.tokens) == known)
+    harness.scheduler.preempt(request, harness.now)
+    harness._take_events()
+    harness.run()
+    assert request.finish_reason is FinishReason.KV_CAPACITY and len(request.tokens) == 9
+
+
+@both_depths
 def test_outgrowing_the_pool_preempts_nobody(max_in_flight):
     """nano-vllm#277: no number of victims helps who is too long for the whole pool."""
     harness = Harness(num_pages=8, page_size=2, max_in_flight=max_in_flight, max_num_seqs=2)

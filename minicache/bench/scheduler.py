@@ -45,12 +45,12 @@ class Cost(NamedTuple):
 
 def measure(running: int, *, streaming: bool, depth: int = 1, steps: int = 400) -> Cost:
     """Time `steps` steps with `running` decodes, after a warm-up of one prompt's length."""
-    scheduler = _busy_scheduler(running, streaming, depth, steps)
-    times = [seconds * 1e6 for seconds in _turn(scheduler, depth, steps)]
+    scheduler = busy_scheduler(running, streaming, depth, steps)
+    times = [seconds * 1e6 for seconds in turn(scheduler, depth, steps)]
     return Cost(running, streaming, depth, median(times), mean(times), max(times))
 
 
-def _busy_scheduler(running: int, streaming: bool, depth: int, steps: int) -> Scheduler:
+def busy_scheduler(running: int, streaming: bool, depth: int, steps: int) -> Scheduler:
     """A scheduler whose decodes are under way and last for longer than `steps`."""
     warm_up = PROMPT // CHUNK
     lifetime = steps + 2 * warm_up + 64
@@ -71,12 +71,12 @@ def _busy_scheduler(running: int, streaming: bool, depth: int, steps: int) -> Sc
     for index in range(prompts):
         prompt = [running + index] * PROMPT
         scheduler.submit(Request(f"prompt-{index}", prompt, SamplingParams(max_tokens=1)), 0.0)
-    for _ in _turn(scheduler, depth, warm_up):
+    for _ in turn(scheduler, depth, warm_up):
         pass
     return scheduler
 
 
-def _turn(scheduler: Scheduler, depth: int, steps: int) -> Iterator[float]:
+def turn(scheduler: Scheduler, depth: int, steps: int) -> Iterator[float]:
     """Run steps and yield the seconds that each spent in `schedule` and `update`."""
     in_flight: deque[StepPlan] = deque()
     for _ in range(steps):

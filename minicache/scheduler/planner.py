@@ -53,6 +53,7 @@ class Planner:
 
         With steps in flight the input token may not be known yet; the item then carries none.
         """
+        add = draft.decodes.append
         for request in tuple(self.roster.running.values()):
             start, tokens = request.num_scheduled, request.tokens
             stop, known = start + 1, len(tokens)
@@ -62,9 +63,7 @@ class Planner:
                 continue
             request.num_scheduled = stop
             inputs = (tokens[start],) if start < known else ()
-            draft.decodes.append(
-                _new_item((request.number, request.row, start, stop, True, inputs))
-            )
+            add(_new_item((request.number, request.row, start, stop, True, inputs)))
 
     def _chunks(self, draft: Draft, now: float) -> None:
         """The next chunks of those who were let in earlier, in order of admission."""

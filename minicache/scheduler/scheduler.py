@@ -20,6 +20,7 @@ from minicache.page_pool import PagePool
 from minicache.plan import StepPlan, StepResult
 from minicache.policy import BatchingPolicy, Fcfs, Mixed, QueueOrder, Situation, Work
 from minicache.request import FinishReason, Request, RequestRefused
+from minicache.scheduler.checks import check_request, check_result
 from minicache.scheduler.config import SchedulerConfig
 from minicache.scheduler.draft import Draft
 from minicache.scheduler.events import SchedulerEvent, TokenEvent
@@ -63,7 +64,11 @@ class Scheduler:
 
     def submit(self, request: Request, now: float) -> None:
         """Queue a request. Raises `RequestRefused`, changing nothing, if it can never be served."""
-        self._check(request)
+        if request.id in self._roster.live:
+            raise RequestRefused(
+                f"The id {request.id!r} belongs to a request that is still open; give each its own."
+            )
+        check_request(request, self.config, self.pool)
         request.max_total_tokens = min(request.max_total_tokens, self.config.max_model_len)
         if not request.params.ignore_eos:
             request.stop_tokens |= self.config.eos_token_ids
@@ -120,7 +125,7 @@ class Scheduler:
 
         Raises `ValueError` if it is another step's result.
         """
-        self._expect(plan, result)
+        check_result(plan, result, self._in_flight[0].step if self._in_flight else None)
         self._in_flight.popleft()
         self._roster.table.collected(plan.step)
         if result.errors:
@@ -176,7 +181,7 @@ class Scheduler:
         holders, page_size = self._roster.table.holders, self.pool.page_size
         events: list[TokenEvent] = []
         filled: list[tuple[Request, int, int]] = []
-        ended: list[tuple[Request, FinishReason]] = []
+        ended: list[Request] = []
         sampled = iter(result.tokens)
         for _, row, start, stop, samples, _ in plan.items:
             token = next(sampled) if samples else None
@@ -189,19 +194,16 @@ class Scheduler:
             if token is None:
                 continue
             request.tokens.append(token)
-            reason = None
-            if token in request.stop_tokens:
-                reason = FinishReason.STOP
-            elif stop + 1 >= request.max_total_tokens:
-                reason = FinishReason.LENGTH
-            if reason is not None:
-                ended.append((request, reason))
-            events.append(_new_event((request, token, reason is not None)))
-        for request, first, last in filled:
-            self.pool.commit(
-                request.pages, request.tokens, request.page_hashes, first, last, request.salt
-            )
-        for request, reason in ended:
+            last = token in request.stop_tokens or stop + 1 >= request.max_total_tokens
+            if last:
+                ended.append(request)
+            events.append(_new_event((request, token, last)))
+        for request, begin, end in filled:
+            pages, tokens, hashes = request.pages, request.tokens, request.page_hashes
+            self.pool.commit(pages, tokens, hashes, begin, end, request.salt)
+        for request in ended:
+            stopped = request.tokens[-1] in request.stop_tokens
+            reason = FinishReason.STOP if stopped else FinishReason.LENGTH
             self._roster.end(request, reason, result.t_end)
         return events
 
@@ -234,46 +236,4 @@ class Scheduler:
             raise SchedulerStalled(
                 f"Nothing was found to run {self._empty_steps} times in a row, though requests are "
                 f"open; look at the batching policy.\n{self.dump()}"
-            )
-
-    def _expect(self, plan: StepPlan, result: StepResult) -> None:
-        """Raise `ValueError` unless `result` is that of the oldest step in flight, and complete."""
-        oldest = self._in_flight[0].step if self._in_flight else None
-        if not plan.step == result.step == oldest:
-            raise ValueError(
-                f"Got the result of step {result.step} for step {plan.step}, but the oldest in "
-                f"flight is {oldest}; collect steps in the order they were planned in."
-            )
-        chunks = plan.items[plan.num_decodes :]
-        wanted = plan.num_decodes + sum(chunk.samples for chunk in chunks)
-        if len(result.tokens) != wanted:
-            raise ValueError(
-                f"Step {plan.step} samples {wanted} tokens, but its result has "
-                f"{len(result.tokens)}; give one for each item that samples, failed ones too."
-            )
-
-    def _check(self, request: Request) -> None:
-        """Raise `RequestRefused` if the request cannot be served, now or ever."""
-        length, context = request.num_prompt_tokens, self.config.max_model_len
-        stored = self.pool.num_pages * self.pool.page_size
-        if request.id in self._roster.live:
-            raise RequestRefused(
-                f"The id {request.id!r} belongs to a request that is still open; give each its own."
-            )
-        if request.number >= 0:
-            raise RequestRefused(
-                f"The request {request.id!r} was submitted before; make a new one to ask again."
-            )
-        if not length:
-            raise RequestRefused("The prompt is empty; give at least one token.")
-        if length + 1 > context:
-            raise RequestRefused(
-                f"The prompt has {length} tokens, but with one output token the context holds "
-                f"{context}; shorten the prompt to {context - 1} tokens or raise max_model_len."
-            )
-        if length + 1 > stored:
-            raise RequestRefused(
-                f"The prompt has {length} tokens, but with one output token the page pool stores "
-                f"{stored} ({self.pool.num_pages} pages of {self.pool.page_size}); shorten the "
-                "prompt or give the pool more pages."
             )
