@@ -1,4 +1,4 @@
-"""How notebooks are tested: with an empty library each, and a clear word where the model is missing.
+"""How notebooks are tested: an empty library for each, and a clear word without the model.
 
 `pytest --nbval-lax solutions lessons` runs every cell of both sets. This file gives each notebook
 an empty `mycache/`, so that none sees what another has written, and looks for the model first.

@@ -109,7 +109,7 @@ with lab.engine(chunked_prefill=False, **people) as llm:
 lab.reveal("freeze", measured=worst_gap(heard_whole))
 
 # %% [markdown]
-# **Look.** A row for each person, time to the right. Orange: a token came out. Blue: the prompt is being read. White: waiting.
+# **Look.** A row for each person, time to the right. Orange: a token came out. Blue: a prompt is being read. Empty: waiting.
 
 # %%
 TimelineWidget(whole, noun="chat")
@@ -155,8 +155,8 @@ TimelineWidget(
 #
 # <details><summary>Ours</summary>
 #
-# Each step now holds one token of every chat *and* a piece of the document, so a chat waits for one short step at most. Dana pays a little: her
-# document is read in more steps, each of which also serves the others, so her first word comes a little later.
+# Each step now holds one token of every chat *and* a piece of the document, so a chat waits for one short step at most. Dana pays: her
+# document is read in more steps, each of which reads all weights again and also serves the others, so her first word comes later. The picture says how much.
 # </details>
 #
 # ## 4 · What you will build

@@ -298,8 +298,8 @@ for token in logits.topk(3).indices.tolist():
     print(f"  {model.tokenizer.decode([token])!r:12} logit {logits[token]:.2f}")
 
 # %% [markdown]
-# **Look.** Since the attention is an argument, we can look over its shoulder. This is who looks at whom in one head of the
-# eighth layer. The dark triangle is your mask.
+# **Look.** Since the attention is an argument, we can look over its shoulder: who looks at whom in one head of one layer, for a short
+# sentence? White is what your mask hides.
 
 # %%
 from minicache.lab import plots
@@ -307,32 +307,36 @@ from minicache.lab import plots
 seen = []
 
 
-def watched(q, k, v, scale):
+def watched(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
     k_of_each = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
-    scores = attention_scores(q, k_of_each, scale)
     hidden = ~causal_mask(q.shape[0], k.shape[0])
-    seen.append(stable_softmax(scores.masked_fill(hidden, float("-inf"))))
+    scores = attention_scores(q, k_of_each, scale).masked_fill(hidden, float("-inf"))
+    seen.append(stable_softmax(scores).masked_fill(hidden, float("nan")))
     return naive_attention(q, k, v, scale)
 
 
 text = model.tokenizer.encode("The whale was tired because it swam all night")
 model.with_attention(watched)(text)
+weights = seen[13][8]  # layer 13 of 30, head 8 of 9
 words = [model.tokenizer.decode([token]).strip() for token in text]
-plot = plots.axes(width=5.2, height=4.2)
-plot.imshow(seen[7][4], cmap="viridis", vmin=0, vmax=1)
+plot = plots.axes(width=5.6, height=4.4)
+image = plot.imshow(weights, cmap="viridis", vmin=0, vmax=1)
+plots.color_bar(plot, image, "weight")
 plot.grid(False)
 plot.set_xticks(range(len(words)), words, rotation=60, ha="right")
 plot.set_yticks(range(len(words)), words)
-plot.set_xlabel("looks at this key")
-plot.set_ylabel("this query")
+plot.set_xlabel("the key that is looked at")
+plot.set_ylabel("the query that looks")
 plots.picture(
     plot,
-    "Attention weights of head 4 in layer 7, dark is 0 and yellow is 1: "
-    "no query looks to the right of itself.",
+    f"In layer 13, head 8, the token 'it' puts {100 * weights[5, 1]:.0f} % of its weight on 'whale'. "
+    "No token looks to the right of itself.",
     "computed here: smollm2-135m, float32",
 )
 
 # %% [markdown]
+# Nobody wrote a rule that *it* means the whale. This head has learnt to look there; your function only computes where it looks.
+#
 # To *generate* text, choose a token, append it, ask again. Always choosing the likeliest token is
 # [greedy decoding](../GLOSSARY.md#greedy-decoding).
 #
@@ -510,9 +514,7 @@ plot = plots.axes()
 plot.plot(lengths, predicted, "--", color=plots.FORMULA, label="predicted from the ceilings")
 plot.plot(lengths, measured, "o", color=plots.MEASURED, label="measured")
 plots.length_axis(plot, lengths, "tokens in the sequence")
-plot.set_yscale("log")
-plot.set_ylabel("ms for one token")
-plot.legend()
+plots.log_axis(plot, "ms for one token")
 plots.picture(
     plot,
     f"One token takes {measured[0]:,.0f} ms at {lengths[0]} tokens and {measured[-1]:,.0f} ms "
@@ -528,9 +530,9 @@ plots.picture(
 # * **On the right it bends upwards**: attention grows with the *square*. At 512 tokens it is 14 % of the FLOPs; at 4,000
 #   it would be more than half.
 #
-# Where points lie above the line, something is left out of the count: the small operations between the products, a matrix product that does
-# not reach the ceiling, other programs on this machine, and more than four crossings of the (H, T, S) matrix: your function reads or writes
-# it in nearly every line. *Fused* kernels (lesson 03, lesson 08) exist to cut exactly this.
+# The points lie above the line, often by a factor of two, because a ceiling is what no real program reaches, and because something is left
+# out of the count: a product with few rows reaches neither ceiling, `exp` is work too, and the (H, T, S) matrix crosses memory in nearly
+# *every line* of your function, not four times. (Count them: about 14.) *Fused* kernels, in lessons 03 and 08, exist to cut exactly this.
 #
 # **Explain in two sentences**: you generate 100 tokens after a prompt of 400. How much of the work is repeated?
 #

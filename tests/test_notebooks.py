@@ -177,7 +177,7 @@ def test_every_prediction_is_revealed_after_it_was_made(stem):
 
 @pytest.mark.parametrize("stem", STEMS)
 def test_the_incident_tells_the_reported_code_from_the_repaired(stem):
-    """The symptom tells the two apart in the executed notebook; neither is named after the cause."""
+    """In the executed notebook; neither is named after the cause."""
     said = {}
     for cell in cells("solutions", stem):
         for output in cell.get("outputs", ()):

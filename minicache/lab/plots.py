@@ -13,6 +13,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from minicache.lab.show import STYLE as TEXT
 from minicache.lab.show import Shown, escape
@@ -65,6 +66,8 @@ def picture(plot: Axes, sentence: str, source: str) -> Picture:
     """Finish a plot: `source` goes into the corner, `sentence` says what there is to see."""
     figure: Any = plot.figure
     with mpl.rc_context(STYLE):
+        if plot.get_legend_handles_labels()[0]:
+            plot.legend()
         figure.supxlabel(source, fontsize=8.5, color=MUTED, x=0.995, ha="right")
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", facecolor="white", metadata={"Date": None})
@@ -79,3 +82,23 @@ def length_axis(plot: Axes, lengths: list[int], label: str) -> None:
     plot.set_xticks(lengths, [f"{n:,}" if n < 1024 else f"{n // 1024}k" for n in lengths])
     plot.minorticks_off()
     plot.set_xlabel(label)
+
+
+def log_axis(plot: Axes, label: str) -> None:
+    """A logarithmic vertical axis with plain numbers: 100, 200, 500, 1,000."""
+    plot.set_yscale("log")
+    plot.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
+    plot.yaxis.set_major_formatter(FuncFormatter(_plain))
+    plot.yaxis.set_minor_locator(NullLocator())
+    plot.set_ylabel(label)
+
+
+def _plain(value: float, _position: int) -> str:
+    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+
+
+def color_bar(plot: Axes, image: Any, label: str) -> None:
+    """The scale of an image's colours, beside it."""
+    figure: Any = plot.figure
+    with mpl.rc_context(STYLE):
+        figure.colorbar(image, ax=plot, label=label, shrink=0.8)

@@ -30,7 +30,8 @@ def predict(name: str, *, guess: float | EllipsisType, unit: str, question: str 
     kept[name] = Prediction(guess=number, unit=unit, question=question)
     _write(kept)
     if number is None:
-        text = f"{question} No number yet: write one in place of the three dots, in {unit}.".strip()
+        place = f"in place of the three dots, in {unit}" if unit else "in place of the three dots"
+        text = f"{question} No number yet: write one {place}.".strip()
     else:
         text = f"{question} You say: {amount(number, unit)}.".strip()
     return Shown(f'<div style="{STYLE}">{escape(text)}</div>', text)
@@ -64,8 +65,8 @@ def _against(value: float, measured: float) -> str:
     ratio = max(value / measured, measured / value)
     if ratio < 1.05:
         return "within 5 %"
-    side = "above" if value > measured else "below"
-    return f"{ratio:.1f} times {side}" if ratio < 10 else f"{ratio:,.0f} times {side}"
+    factor = f"{ratio:.1f}" if ratio < 10 else f"{ratio:,.0f}"
+    return f"measured: {factor} times {'less' if value > measured else 'as much'}"
 
 
 def _text(question: str, rows: list[tuple[str, str, str]]) -> str:
