@@ -112,17 +112,19 @@ def coloured_boxes(root: ElementTree.Element) -> list[Box]:
     ]
 
 
-def overlapping_texts(root: ElementTree.Element) -> Iterator[str]:
+def overlapping_texts(root: ElementTree.Element, apart: float = 3) -> Iterator[str]:
+    """Texts that lie on each other, or run into each other on one line."""
     for (one, _), (other, _) in combinations(texts(root), 2):
         across, down = one.shared(other)
-        if across > 1 and down > 1:
+        if across > -apart and down > 1:
             yield f"{one.name!r} and {other.name!r} overlap by {across:.0f} × {down:.0f} px"
 
 
-def clipped_texts(root: ElementTree.Element) -> Iterator[str]:
+def clipped_texts(root: ElementTree.Element, margin: float = 4) -> Iterator[str]:
+    """Texts that reach out of the picture, or so close to its edge that it hurts."""
     page = view_box(root)
     for box, _ in texts(root):
-        if not box.inside(page):
+        if not box.inside(page, slack=-margin):
             yield f"{box.name!r} reaches out of the picture: {box[:4]}"
 
 

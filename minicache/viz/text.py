@@ -48,14 +48,14 @@ def fit(text: str, room: float, size: float, *, bold: bool = False) -> str:
     return kept.rstrip() + "…"
 
 
-def wrap(text: str, room: float, size: float) -> list[str]:
+def wrap(text: str, room: float, size: float, *, bold: bool = False) -> list[str]:
     """`text` in lines of at most `room` pixels, broken at spaces; a longer word is cut."""
     lines: list[str] = []
     line = ""
     for word in text.split():
         longer = f"{line} {word}" if line else word
-        if line and width(longer, size) > room:
+        if line and width(longer, size, bold=bold) > room:
             lines.append(line)
             longer = word
-        line = fit(longer, room, size)
+        line = fit(longer, room, size, bold=bold)
     return [*lines, line] if line else lines

@@ -77,7 +77,7 @@ def _head(drawing: Drawing, timeline: Timeline) -> float:
     fitting = (s for s in sizes if text.width(timeline.headline, s, bold=True) <= room)
     size = next(fitting, 18.0)
     y = 34.0 - 21.0
-    for line in text.wrap(timeline.headline, room / 1.1, size):
+    for line in text.wrap(timeline.headline, room, size, bold=True):
         y += 21.0
         drawing.text(MARGIN, y, line, size, bold=True)
     y += 7.0
@@ -155,9 +155,11 @@ def _readout_width(readout: Readout) -> float:
 
 
 def _readout(drawing: Drawing, readout: Readout, end: float, y: float, room: float) -> None:
-    change = text.width(readout.change, 12) + 6 if readout.change else 0.0
-    drawing.text(end - change, y, readout.value, 17, anchor="end", bold=True)
-    if readout.change:
+    shown = _readout_width(readout) <= room
+    change = text.width(readout.change, 12) + 6 if readout.change and shown else 0.0
+    value = text.fit(readout.value, room, 17, bold=True)
+    drawing.text(end - change, y, value, 17, anchor="end", bold=True)
+    if change:
         drawing.text(end, y, readout.change, 12, "m", anchor="end")
     label = text.fit(readout.label, room, 11.5)
     drawing.text(end, y + 18, label, 11.5, "m", anchor="end")
@@ -192,7 +194,7 @@ def _axis(drawing: Drawing, scale: Scale, bottom: float) -> float:
 
 def _selection(drawing: Drawing, selection: Selection, top: float) -> float:
     y = top + 12.0
-    for line in text.wrap(selection.title, WIDTH - 2 * MARGIN - 20, 12):
+    for line in text.wrap(selection.title, WIDTH - 2 * MARGIN, 12, bold=True):
         drawing.text(MARGIN, y, line, 12, bold=True)
         y += 16.0
     for line in selection.lines:
@@ -205,7 +207,8 @@ def _sources(drawing: Drawing, sources: tuple[str, ...], top: float) -> float:
     """Where the numbers are from, in the corner."""
     y = top
     for number, source in enumerate(sources):
-        for line in text.wrap(source, (WIDTH - 2 * MARGIN) / 1.12, 11):
-            drawing.text(RIGHT, y + 11, line, 11, "m", anchor="end", bold=number == 0)
+        bold = number == 0
+        for line in text.wrap(source, WIDTH - 2 * MARGIN, 11, bold=bold):
+            drawing.text(RIGHT, y + 11, line, 11, "m", anchor="end", bold=bold)
             y += 16.0
     return y

@@ -68,7 +68,7 @@ def _a(noun: str) -> str:
 
 
 def _rate(rate: float) -> str:
-    return count(rate) if rate >= 100 else f"{rate:.3g}"
+    return count(rate) if rate >= 100 else f"{rate:.{1 if rate >= 1 else 2}f}"
 
 
 def _first_token_of(run: Run, focus: str | None) -> str:
