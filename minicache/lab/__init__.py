@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from minicache.lab.black_boxes import document, engine, model
-    from minicache.lab.ceilings import ceilings
     from minicache.lab.checks import check, hint, reset, use
+    from minicache.lab.machine import ceilings
     from minicache.lab.predictions import predict, reveal
     from minicache.lab.standing import progress
     from minicache.lab.surroundings import environment
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "ceilings": "ceilings",
+    "ceilings": "machine",
     "check": "checks",
     "document": "black_boxes",
     "engine": "black_boxes",

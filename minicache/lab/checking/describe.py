@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 SMALL = 64
@@ -68,13 +68,24 @@ def _tensor_text(tensor: Any) -> str:
     return text
 
 
-def _rows(values: Any, indent: str = "") -> str:
-    """Nested lists, the innermost on a line each, columns aligned."""
-    if not isinstance(values, list):
-        return indent + number(values)
-    if values and isinstance(values[0], list):
-        inner = [_rows(row, indent + " ").lstrip() for row in values]
-        return f"{indent}[" + f"\n{indent} ".join(inner) + "]"
-    cells = [number(v) for v in values]
-    width = max((len(c) for c in cells), default=0)
-    return f"{indent}[" + "  ".join(c.rjust(width) for c in cells) + "]"
+def _rows(values: Any) -> str:
+    """Nested lists, the innermost on a line each, all columns of one width."""
+    width = max(len(number(value)) for value in _flat(values))
+
+    def text(part: Any, indent: str) -> str:
+        if not isinstance(part, list):
+            return number(part).rjust(width)
+        if isinstance(part[0], list):
+            return "[" + f"\n{indent} ".join(text(row, indent + " ") for row in part) + "]"
+        return "[" + "  ".join(text(value, indent) for value in part) + "]"
+
+    return text(values, "")
+
+
+def _flat(values: Any) -> Iterator[Any]:
+    """The numbers of nested lists."""
+    if isinstance(values, list):
+        for value in values:
+            yield from _flat(value)
+    else:
+        yield values
