@@ -32,6 +32,7 @@ class Progress(NamedTuple):
 
 class _Submitted(NamedTuple):
     plan: StepPlan
+    planned: float
     result: StepResult | None
     """Known at once only when the step could not be started."""
 
@@ -75,11 +76,11 @@ class EngineCore:
         self._fill()
         if not self._in_flight:
             return Progress([], self._write_events(), None)
-        plan, result = self._in_flight.popleft()
+        plan, planned, result = self._in_flight.popleft()
         if result is None:
             result = self._collect(plan)
         tokens = self.scheduler.update(plan, result)
-        self.trace.add_step(plan, result, self._occupancy())
+        self.trace.add_step(plan, result, self._occupancy(), planned=planned)
         self.trace.add_tokens([event.request.number for event in tokens], plan.step, result.t_end)
         return Progress(tokens, self._write_events(), result)
 
@@ -101,10 +102,11 @@ class EngineCore:
 
     def _fill(self) -> None:
         while len(self._in_flight) < self.executor.max_in_flight:
-            plan = self.scheduler.schedule(self.clock())
+            now = self.clock()
+            plan = self.scheduler.schedule(now)
             if plan is None:
                 return
-            self._in_flight.append(_Submitted(plan, self._submit(plan)))
+            self._in_flight.append(_Submitted(plan, now, self._submit(plan)))
 
     def _submit(self, plan: StepPlan) -> StepResult | None:
         """Start a step. One that cannot be started keeps its place, with its failure."""
