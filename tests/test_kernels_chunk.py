@@ -114,15 +114,9 @@ def test_the_device_cuts_as_the_plan_says(seed):
         torch.tensor(lengths, dtype=torch.int32, device=DEVICE), max(counts), **options,
     )  # fmt: skip
     expected = plan(gpu_of(DEVICE), starts, lengths, *heads, 64, **options)
+    units = expected.units
     assert work.items[: int(work.num_items)].tolist() == [
-        [
-            *expected.units[i.unit][:3],
-            i.start,
-            i.stop,
-            expected.units[i.unit].shift,
-            i.pieces,
-            i.unit,
-        ]
+        [*units[i.unit][:3], i.start, i.stop, units[i.unit].shift, i.pieces, i.unit]
         for i in expected.items
     ]
     assert len(expected.items) <= work.capacity

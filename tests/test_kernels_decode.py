@@ -7,8 +7,7 @@ from kernel_lane import DEVICE, DTYPES, MARKS, assert_close, make_batch, only_gp
 from minicache.kernels import cutting
 from minicache.kernels.flash_decode import (
     FlashDecode,
-    decode_rule,
-    decode_shape,
+    decode_launch,
     decode_work,
     flash_decode,
     plan,
@@ -144,16 +143,15 @@ def test_the_device_cuts_as_the_plan_says(seed):
         range(len(lengths) + 1),
         lengths,
         heads[0] // heads[1],
-        work.block_m,
+        work.shape.block_m,
         options.get("window", 0),
     )
     found = work.items[: int(work.num_items)].tolist()
+    numbers = [i.unit for i in expected.items]
+    firsts = [numbers.index(unit) for unit in range(len(units))]
     assert found == [
         [*units[i.unit][:3], i.start, i.stop, units[i.unit].shift, i.pieces, i.unit]
         for i in expected.items
-    ]
-    firsts = [
-        next(n for n, i in enumerate(expected.items) if i.unit == u) for u in range(len(units))
     ]
     assert work.first_item.tolist() == [*firsts, len(found)]
 
@@ -255,7 +253,7 @@ def test_offsets_beyond_two_to_the_31():
 def test_the_instrumented_build_stamps_every_program():
     batch = make_batch([4000], heads=(32, 8), dim=128, dtype=torch.bfloat16)
     work = decode_work(batch.q, batch.k_pages, batch.table, batch.lengths)
-    stamps = torch.full((work.slots, 8, 3), -1, dtype=torch.int64, device=DEVICE)
+    stamps = torch.full((work.slots * 8, 3), -1, dtype=torch.int64, device=DEVICE)
     got = flash_decode(
         batch.q, batch.k_pages, batch.v_pages, batch.table, batch.lengths, work=work, stamps=stamps
     )
@@ -266,6 +264,6 @@ def test_the_instrumented_build_stamps_every_program():
 
 
 def test_rule_looks_at_kv_heads_not_query_heads():
-    few = decode_rule(H200, decode_shape(8, 128, 2), 1, 8, 1, 128, 2)
-    many = decode_rule(H200, decode_shape(8, 128, 2), 1, 64, 8, 128, 2)
+    few = decode_launch(H200, 1, 8, 1, 128, 2)[1]
+    many = decode_launch(H200, 1, 64, 8, 128, 2)[1]
     assert few.wave == pytest.approx(8 * many.wave, rel=0.02)

@@ -11,10 +11,18 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from minicache.kernels.cutting import CutRule, Cutting, Item, Unit, ceil_div, cut, units_of
+from minicache.kernels.cutting import (
+    CutRule,
+    Cutting,
+    Item,
+    LaunchShape,
+    Unit,
+    ceil_div,
+    cut,
+    units_of,
+)
 from minicache.kernels.hardware import Gpu, gpu_of
 from minicache.kernels.launch import (
-    LaunchShape,
     Masking,
     check_inputs,
     check_lengths,
@@ -53,7 +61,7 @@ def chunk_shape(max_query: int, group: int, head_dim: int, element_bytes: int) -
         return LaunchShape(32 if rows > 16 else 16, 64, warps=4 if rows > 16 else 2, stages=3)
     if rows <= 64:
         return LaunchShape(64, 64, warps=4, stages=3)
-    return LaunchShape(128, 64, warps=8, stages=3)
+    return LaunchShape(128, 128, warps=8, stages=2)
 
 
 def chunk_rule(
@@ -66,7 +74,7 @@ def chunk_rule(
     if split_size is not None:
         fixed = max(1, ceil_div(split_size, shape.tile))
         return CutRule(Cutting.SIZE, shape.tile, wave, grid, fixed=fixed)
-    return CutRule(Cutting.AUTO, shape.tile, wave, grid, longest=1 << 20)
+    return CutRule(Cutting.AUTO, shape.tile, wave, grid)
 
 
 def max_units(num_rows: int, batch: int, group: int, block_m: int) -> int:
@@ -130,7 +138,7 @@ def chunk_work(
     shape = chunk_shape(max_query, group, dim, q.element_size())
     bound = max_units(tokens, lengths.shape[0], group, shape.block_m)
     return make_work(
-        lengths, query_starts, tokens, page_table.shape[1], page_size, group, shape.block_m,
+        lengths, query_starts, tokens, page_table.shape[1], page_size, group, shape,
         chunk_rule(gpu, shape, bound, kv_heads, split_size), window=window,
         dependent=gpu.dependent_launch,
     )  # fmt: skip
@@ -167,9 +175,8 @@ def chunk_prefill(
             q, k_pages, page_table, query_starts, lengths, max_query, window=window,
             split_size=split_size, gpu=gpu,
         )  # fmt: skip
-    shape = chunk_shape(max_query, q.shape[1] // k_pages.shape[1], q.shape[2], q.element_size())
     return launch_attention(
-        q, k_pages, v_pages, page_table, work, shape, Masking(True, window, soft_cap),
+        q, k_pages, v_pages, page_table, work, Masking(True, window, soft_cap),
         q.shape[-1] ** -0.5 if scale is None else scale,
         dependent=gpu.dependent_launch, workspace=workspace,
     )  # fmt: skip

@@ -13,6 +13,21 @@ from enum import Enum
 from typing import NamedTuple
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchShape:
+    """The shape of one program of the attention kernel."""
+
+    block_m: int
+    """Query rows (token, head of the group)."""
+    tile: int
+    """Keys loaded at once."""
+    warps: int
+    stages: int
+    """Depth of the load pipeline."""
+    registers: int | None = None
+    """A thread may use no more, so that more programs fit on an SM."""
+
+
 class Cutting(Enum):
     """Who decides how far a unit is cut."""
 
@@ -28,9 +43,8 @@ class Cutting(Enum):
 class CutRule:
     """The numbers behind a cutting, in items a KV head and in tiles.
 
-    AUTO takes the smallest piece whose items fit into one wave. Where that piece is longer than
-    `longest`, it is shortened as far as the grid has room: long programs end at different times,
-    and the last of them run alone.
+    AUTO takes the smallest piece whose items fit into one wave; with more units than a wave holds, the
+    smallest whose items fit into the grid, so that the last wave is short.
     """
 
     cutting: Cutting
@@ -40,8 +54,6 @@ class CutRule:
     """Items a KV head that are resident at once."""
     grid: int = 1
     """Items a KV head that the fixed grid has room for."""
-    longest: int = 1
-    """Tiles: pieces above this are cut further if the grid has room."""
     fixed: int = 1
     """Tiles a piece (SIZE) or pieces a unit (COUNT)."""
 
@@ -121,8 +133,7 @@ def piece_size(tiles: Sequence[int], rule: CutRule) -> int:
         return rule.fixed
     if rule.cutting is Cutting.COUNT:
         return 0
-    one_wave = smallest_size(tiles, rule.wave)
-    return max(smallest_size(tiles, rule.grid), min(one_wave, rule.longest))
+    return smallest_size(tiles, rule.grid if len(tiles) > rule.wave else rule.wave)
 
 
 def cut(units: Sequence[Unit], rule: CutRule) -> list[Item]:

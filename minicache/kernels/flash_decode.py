@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from minicache.kernels.cutting import CutRule, Cutting, Item, ceil_div, cut, units_of
+from minicache.kernels.cutting import CutRule, Cutting, Item, LaunchShape, ceil_div, cut, units_of
 from minicache.kernels.hardware import Gpu, gpu_of
 from minicache.kernels.launch import (
-    LaunchShape,
     Masking,
     check_inputs,
     check_lengths,
@@ -25,8 +24,10 @@ from minicache.kernels.reference import AttentionResult
 from minicache.kernels.work import WorkList, make_work
 from minicache.protocols import AttentionBatch
 
-LONGEST_PIECE = 4096
-"""Tokens. Where a wave of longer pieces ends, its last programs leave most of the GPU idle."""
+BYTES_IN_FLIGHT = 12.3 * 1024
+"""Bytes a lone program keeps in flight, measured on an H200 as its rate times 700 ns of latency."""
+EXCHANGE_BYTES = 6144
+"""Shared memory, beside the load buffers, through which warps exchange scores (compiler's report)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +56,37 @@ class DecodePlan:
     """An SM, on average over the launch: Little's law asks bandwidth * latency / SMs."""
 
 
-def decode_shape(group: int, head_dim: int, element_bytes: int) -> LaunchShape:
-    """The program shape: all query heads of a KV head, padded to the 16 rows a tensor core takes."""
+def decode_shape(
+    gpu: Gpu, units: int, group: int, num_kv_heads: int, head_dim: int, element_bytes: int
+) -> LaunchShape:
+    """The program shape: all query heads of a KV head, padded to the 16 rows a tensor core takes.
+
+    Few long sequences take fewer programs with more loads in flight each (1 % on an H200); many
+    sequences take more programs, so that a batch that fills the GPU by itself fits at once.
+    """
     block_m = min(max(16, 1 << (group - 1).bit_length()), 64)
     row_bytes = (1 << (head_dim - 1).bit_length()) * element_bytes
     tile = 64 if row_bytes <= 256 else 32 if row_bytes <= 512 else 16
-    return LaunchShape(block_m, tile, warps=2 if block_m <= 16 else 4, stages=3)
+    registers = 128 if block_m == 16 and row_bytes <= 256 else None
+    few = units * num_kv_heads * 8 <= gpu.sms * 3
+    return LaunchShape(block_m, tile, warps=4, stages=3 if few else 2, registers=registers)
 
 
 def resident_programs(gpu: Gpu, shape: LaunchShape, head_dim: int, element_bytes: int) -> int:
-    """Programs an SM holds, limited by registers (255 a thread assumed) and by load buffers."""
-    by_registers = gpu.registers // (shape.warps * 32 * 255)
-    buffers = 2 * shape.tile * (1 << (head_dim - 1).bit_length()) * element_bytes
-    return max(1, min(by_registers, gpu.shared_bytes // (buffers + gpu.reserved_bytes)))
+    """Programs an SM holds, limited by registers (255 a thread unless capped) and load buffers."""
+    by_registers = gpu.registers // (shape.warps * 32 * (shape.registers or 255))
+    row_bytes = (1 << (head_dim - 1).bit_length()) * element_bytes
+    buffers = 2 * (shape.stages - 1) * shape.tile * row_bytes + EXCHANGE_BYTES + gpu.reserved_bytes
+    return max(1, min(by_registers, gpu.shared_bytes // buffers))
 
 
-def decode_rule(
+def units_for(batch: int, group: int, block_m: int) -> int:
+    """Row blocks of a decode batch: one a sequence, more for a group wider than a program."""
+    return batch * ceil_div(group, block_m)
+
+
+def decode_launch(
     gpu: Gpu,
-    shape: LaunchShape,
     batch: int,
     num_heads: int,
     num_kv_heads: int,
@@ -81,22 +95,28 @@ def decode_rule(
     *,
     split_size: int | None = None,
     num_splits: int | None = None,
-) -> CutRule:
-    """How a decode is cut; a function of shapes alone, so it is fixed under a CUDA graph.
+) -> tuple[LaunchShape, CutRule]:
+    """Program shape and cutting of a decode: functions of shapes alone, so fixed under a CUDA graph.
 
     `split_size` (tokens) makes results independent of the batch; `num_splits` forces a count.
     """
-    resident = resident_programs(gpu, shape, head_dim, element_bytes)
-    wave = max(1, gpu.sms * resident // num_kv_heads)
-    units = batch * ceil_div(num_heads // num_kv_heads, shape.block_m)
+    group = num_heads // num_kv_heads
+    # With a fixed piece size nothing may depend on the batch, the program shape included.
+    counted = gpu.sms if split_size is not None else batch
+    shape = decode_shape(gpu, counted, group, num_kv_heads, head_dim, element_bytes)
+    wave = max(1, gpu.sms * resident_programs(gpu, shape, head_dim, element_bytes) // num_kv_heads)
+    units = units_for(batch, group, shape.block_m)
     # Room for two pieces a unit, in whole waves: ragged batches need it, and a full GPU has it free.
-    grid = wave * ceil_div(2 * units, wave) if 2 * units > wave else wave
+    grid = wave * max(1, ceil_div(2 * units, wave))
     if split_size is not None:
-        fixed = max(1, ceil_div(split_size, shape.tile))
-        return CutRule(Cutting.SIZE, shape.tile, wave, grid, fixed=fixed)
-    if num_splits is not None:
-        return CutRule(Cutting.COUNT, shape.tile, wave, grid, fixed=max(1, num_splits))
-    return CutRule(Cutting.AUTO, shape.tile, wave, grid, LONGEST_PIECE // shape.tile)
+        rule = CutRule(
+            Cutting.SIZE, shape.tile, wave, grid, max(1, ceil_div(split_size, shape.tile))
+        )
+    elif num_splits is not None:
+        rule = CutRule(Cutting.COUNT, shape.tile, wave, grid, max(1, num_splits))
+    else:
+        rule = CutRule(Cutting.AUTO, shape.tile, wave, grid)
+    return shape, rule
 
 
 def plan(
@@ -113,9 +133,8 @@ def plan(
 ) -> DecodePlan:
     """What `flash_decode` will launch for `lengths` (tokens a sequence) on `gpu`. Pure."""
     group = num_heads // num_kv_heads
-    shape = decode_shape(group, head_dim, element_bytes)
-    rule = decode_rule(
-        gpu, shape, len(lengths), num_heads, num_kv_heads, head_dim, element_bytes,
+    shape, rule = decode_launch(
+        gpu, len(lengths), num_heads, num_kv_heads, head_dim, element_bytes,
         split_size=split_size, num_splits=num_splits,
     )  # fmt: skip
     units = units_of(range(len(lengths) + 1), lengths, group, shape.block_m, window)
@@ -132,10 +151,6 @@ def plan(
         2 * tokens * num_kv_heads * head_dim * element_bytes,
         2 * split * (head_dim + 1) * 4, in_flight,
     )  # fmt: skip
-
-
-BYTES_IN_FLIGHT = 12.3 * 1024
-"""Bytes a lone program keeps in flight, measured on an H200 as its rate times 700 ns of latency."""
 
 
 def _pieces_by_unit(items: Sequence[Item], units: int) -> list[int]:
@@ -160,14 +175,13 @@ def decode_work(
     gpu = gpu or gpu_of(q.device)
     heads, dim = q.shape[1:]
     kv_heads, page_size = k_pages.shape[1:3]
-    shape = decode_shape(heads // kv_heads, dim, q.element_size())
-    rule = decode_rule(
-        gpu, shape, lengths.shape[0], heads, kv_heads, dim, q.element_size(),
+    shape, rule = decode_launch(
+        gpu, lengths.shape[0], heads, kv_heads, dim, q.element_size(),
         split_size=split_size, num_splits=num_splits,
     )  # fmt: skip
     return make_work(
-        lengths, None, q.shape[0], page_table.shape[1], page_size, heads // kv_heads,
-        shape.block_m, rule, window=window, dependent=gpu.dependent_launch,
+        lengths, None, q.shape[0], page_table.shape[1], page_size, heads // kv_heads, shape, rule,
+        window=window, dependent=gpu.dependent_launch,
     )  # fmt: skip
 
 
@@ -202,9 +216,8 @@ def flash_decode(
             q, k_pages, page_table, lengths, window=window, split_size=split_size,
             num_splits=num_splits, gpu=gpu,
         )  # fmt: skip
-    shape = decode_shape(q.shape[1] // k_pages.shape[1], q.shape[2], q.element_size())
     return launch_attention(
-        q, k_pages, v_pages, page_table, work, shape, Masking(False, window, soft_cap),
+        q, k_pages, v_pages, page_table, work, Masking(False, window, soft_cap),
         q.shape[-1] ** -0.5 if scale is None else scale,
         dependent=gpu.dependent_launch, workspace=workspace, stamps=stamps,
     )  # fmt: skip

@@ -17,21 +17,8 @@ from minicache.kernels.work import WorkList, launch_options
 
 HEAD_DIMS = (16, 256)
 """The smallest and the largest head_dim the kernels take."""
-_COMBINE_PIECES = 64
+_COMBINED_AT_ONCE = 64
 """Partial results times rows that a combine program loads at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchShape:
-    """The shape of one program of the attention kernel."""
-
-    block_m: int
-    """Query rows (token, head of the group)."""
-    tile: int
-    """Keys loaded at once."""
-    warps: int
-    stages: int
-    """Depth of the load pipeline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +60,10 @@ def check_inputs(
             f"q is {q.dtype} and the pages are {k_pages.dtype}, but both must be the same one of "
             "float16, bfloat16 and float32."
         )
+    if k_pages.stride() != v_pages.stride():
+        raise ValueError(
+            f"k_pages has strides {k_pages.stride()} and v_pages {v_pages.stride()}; they must agree."
+        )
     if q.stride(-1) != 1 or k_pages.stride(-1) != 1 or v_pages.stride(-1) != 1:
         raise ValueError(
             "The head_dim of q and of the pages must be contiguous; call .contiguous()."
@@ -99,7 +90,6 @@ def launch_attention(
     v_pages: Tensor,
     page_table: Tensor,
     work: WorkList,
-    shape: LaunchShape,
     masking: Masking,
     scale: float,
     *,
@@ -115,38 +105,42 @@ def launch_attention(
     tokens, heads, dim = q.shape
     kv_heads, page_size = k_pages.shape[1:3]
     group = heads // kv_heads
+    shape = work.shape
     output = torch.empty((tokens, heads, dim), dtype=q.dtype, device=q.device)
     lse = torch.empty((tokens, heads), dtype=torch.float32, device=q.device)
     partial_out, partial_lse = workspace or empty_workspace(work, kv_heads, dim, q.device)
     block_d = triton.next_power_of_2(dim)
     strided = work.slots < work.capacity
-    attend_kernel[(kv_heads, work.slots)](
+    attend_kernel[(kv_heads * work.slots,)](
         work.items, work.num_items, q, k_pages, v_pages, page_table, output, lse,
         partial_out, partial_lse, lse if stamps is None else stamps,
-        q.stride(0), q.stride(1), *k_pages.stride()[:3], *v_pages.stride()[:3], page_table.stride(0),
+        q.stride(0), q.stride(1), *k_pages.stride()[:3], page_table.stride(0),
         heads, work.capacity, scale * math.log2(math.e),
         group, dim, block_d, page_size, shape.block_m, shape.tile, shape.stages, masking.causal,
         masking.window, masking.soft_cap, _precision(q.dtype), strided, dependent, stamps is not None,
-        num_warps=shape.warps, num_stages=shape.stages, **launch_options(dependent),
+        num_warps=shape.warps, num_stages=shape.stages, **launch_options(dependent, shape.registers),
     )  # fmt: skip
-    if work.capacity > 1:
-        # A decode has few rows and many pieces, a chunk many rows and few pieces.
-        rows = 8 if masking.causal else 1
-        most = tokens * group if masking.causal else group
-        blocks = triton.cdiv(min(shape.block_m, most), rows)
-        combine_kernel[(blocks, kv_heads, work.num_units)](
+    if work.most_pieces > 1:
+        most_rows = min(shape.block_m, tokens * group if masking.causal else group)
+        rows = combine_rows(work.num_units * kv_heads, most_rows)
+        combine_kernel[(triton.cdiv(most_rows, rows), kv_heads, work.num_units)](
             work.items, work.first_item, partial_out, partial_lse, output, lse, heads, work.capacity,
-            group, dim, block_d, shape.block_m, rows, _COMBINE_PIECES // rows, dependent,
+            group, dim, block_d, shape.block_m, rows, _COMBINED_AT_ONCE // rows, dependent,
             num_warps=4, **launch_options(dependent),
         )  # fmt: skip
     return AttentionResult(output, lse)
+
+
+def combine_rows(groups: int, rows: int) -> int:
+    """Rows a combine program takes: one where there are few, so that many programs share the work."""
+    return 1 if groups * rows <= 1024 else min(triton.next_power_of_2(rows), 8)
 
 
 def empty_workspace(
     work: WorkList, kv_heads: int, dim: int, device: torch.device
 ) -> tuple[Tensor, Tensor]:
     """Room for every item's partial output (K, capacity, block_m, D) and lse, in float32."""
-    rows = (kv_heads, work.capacity, work.block_m)
+    rows = (kv_heads, work.capacity, work.shape.block_m)
     options: dict[str, Any] = {"dtype": torch.float32, "device": device}
     return torch.empty((*rows, dim), **options), torch.empty(rows, **options)
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+from triton.language.extra.cuda import gdc_wait
 
-from minicache.kernels.cutting import CutRule, Cutting, ceil_div
+from minicache.kernels.cutting import CutRule, Cutting, LaunchShape, ceil_div
 
 ITEM_FIELDS = 8
 """sequence, first row, rows, first key, end of keys, shift, pieces, unit: int32 each."""
@@ -32,9 +32,12 @@ class WorkList:
     items: torch.Tensor
     first_item: torch.Tensor
     rule: CutRule
-    block_m: int
+    shape: LaunchShape
+    """Of the programs that will attend the items."""
     slots: int
     """Grid size an attention kernel should use along items."""
+    most_pieces: int
+    """No unit can be cut into more."""
 
     @property
     def capacity(self) -> int:
@@ -88,16 +91,16 @@ def _find_units(units, query_starts, batch, GROUP: tl.constexpr, BLOCK_M: tl.con
     return sequence, tile, found
 
 
-@triton.jit(do_not_specialize=["batch", "num_units", "wave", "grid", "longest", "fixed"])
+@triton.jit(do_not_specialize=["batch", "num_units", "wave", "grid", "fixed"])
 def work_kernel(
-    query_starts, lengths, items, first_item, batch, num_units, wave, grid, longest, fixed,
+    query_starts, lengths, items, first_item, batch, num_units, wave, grid, fixed,
     GROUP: tl.constexpr, BLOCK_M: tl.constexpr, TILE: tl.constexpr, WINDOW: tl.constexpr,
     BLOCK_U: tl.constexpr, MODE: tl.constexpr, DECODE: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """One program. `DECODE`: every sequence has one query token, so units need no search."""
     if DEPENDENT:
+        # It does not let the next kernel start early, which may then read the items without a wait.
         gdc_wait()
-        gdc_launch_dependents()
     units = tl.arange(0, BLOCK_U)
     if DECODE:
         row_tiles: tl.constexpr = (GROUP + BLOCK_M - 1) // BLOCK_M
@@ -121,8 +124,9 @@ def work_kernel(
     tiles = tl.where(live, tl.cdiv(tl.maximum(end - begin, 0), TILE), 0)
 
     if MODE == 0:
-        size = tl.minimum(_smallest_size(tiles, live, wave), longest)
-        size = tl.maximum(_smallest_size(tiles, live, grid), size) + tl.zeros_like(tiles)
+        # More units than a wave holds: cut as far as the grid has room, so that the last wave is short.
+        limit = tl.where(found > wave, grid, wave)
+        size = _smallest_size(tiles, live, limit) + tl.zeros_like(tiles)
     elif MODE == 1:
         size = fixed + tl.zeros_like(tiles)
     else:
@@ -154,7 +158,7 @@ def make_work(
     columns: int,
     page_size: int,
     group: int,
-    block_m: int,
+    shape: LaunchShape,
     rule: CutRule,
     *,
     window: int = 0,
@@ -165,20 +169,23 @@ def make_work(
     """
     batch = lengths.shape[0]
     if query_starts is None:
-        num_units = batch * ceil_div(group, block_m)
+        num_units = batch * ceil_div(group, shape.block_m)
     else:
-        num_units = ceil_div(num_rows * group, block_m) + batch
+        num_units = ceil_div(num_rows * group, shape.block_m) + batch
     capacity, slots = _capacity(rule, num_units, ceil_div(columns * page_size, rule.tile))
     items = torch.empty((capacity, ITEM_FIELDS), dtype=torch.int32, device=lengths.device)
     first_item = torch.empty(num_units + 1, dtype=torch.int32, device=lengths.device)
     block_u = triton.next_power_of_2(num_units + 1)
     work_kernel[(1,)](
         lengths if query_starts is None else query_starts, lengths, items, first_item,
-        batch, num_units, rule.wave, rule.grid, rule.longest, rule.fixed,
-        group, block_m, rule.tile, window, block_u, rule.cutting.value, query_starts is None,
+        batch, num_units, rule.wave, rule.grid, rule.fixed,
+        group, shape.block_m, rule.tile, window, block_u, rule.cutting.value, query_starts is None,
         dependent, num_warps=4 if block_u <= 512 else 16, **launch_options(dependent),
     )  # fmt: skip
-    return WorkList(items, first_item, rule, block_m, slots)
+    most = rule.fixed if rule.cutting is Cutting.COUNT else capacity
+    if query_starts is None and rule.cutting is Cutting.AUTO:
+        most = capacity - num_units + 1  # each of the other units takes an item
+    return WorkList(items, first_item, rule, shape, slots, most)
 
 
 def _capacity(rule: CutRule, num_units: int, most_tiles: int) -> tuple[int, int]:
@@ -191,6 +198,9 @@ def _capacity(rule: CutRule, num_units: int, most_tiles: int) -> tuple[int, int]
     return capacity, min(capacity, max(rule.grid, num_units))
 
 
-def launch_options(dependent: bool) -> dict[str, bool]:
-    """Options of a launch that may start before the kernel in front of it has ended (Hopper on)."""
-    return {"launch_pdl": True} if dependent else {}
+def launch_options(dependent: bool, registers: int | None = None) -> dict[str, object]:
+    """Options of a launch that may start before the kernel in front of it has ended (Hopper on), and
+    whose threads use at most so many `registers`.
+    """
+    options: dict[str, object] = {"launch_pdl": True} if dependent else {}
+    return options if registers is None else {**options, "maxnreg": registers}
