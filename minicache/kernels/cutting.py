@@ -43,8 +43,9 @@ class Cutting(Enum):
 class CutRule:
     """The numbers behind a cutting, in items a KV head and in tiles.
 
-    AUTO takes the smallest piece whose items fit into one wave; with more units than a wave holds, the
-    smallest whose items fit into the grid, so that the last wave is short.
+    AUTO takes the smallest piece whose items fit into one wave. If that piece is more than 5/4 of an
+    even share (one long sequence among many short ones), or if there are more units than a wave holds,
+    it takes the smallest whose items fit into the grid, in several waves.
     """
 
     cutting: Cutting
@@ -53,7 +54,9 @@ class CutRule:
     wave: int = 1
     """Items a KV head that are resident at once."""
     grid: int = 1
-    """Items a KV head that the fixed grid has room for."""
+    """Items a KV head that there is room for."""
+    slots: int = 1
+    """Programs a KV head that are launched; each takes every so many-th item."""
     fixed: int = 1
     """Tiles a piece (SIZE) or pieces a unit (COUNT)."""
 
@@ -133,7 +136,9 @@ def piece_size(tiles: Sequence[int], rule: CutRule) -> int:
         return rule.fixed
     if rule.cutting is Cutting.COUNT:
         return 0
-    return smallest_size(tiles, rule.grid if len(tiles) > rule.wave else rule.wave)
+    size = smallest_size(tiles, rule.wave)
+    uneven = size * rule.wave * 4 > sum(tiles) * 5 or len(tiles) > rule.wave
+    return smallest_size(tiles, rule.grid) if uneven else size
 
 
 def cut(units: Sequence[Unit], rule: CutRule) -> list[Item]:

@@ -67,8 +67,8 @@ def decode_shape(
     block_m = min(max(16, 1 << (group - 1).bit_length()), 64)
     row_bytes = (1 << (head_dim - 1).bit_length()) * element_bytes
     tile = 64 if row_bytes <= 256 else 32 if row_bytes <= 512 else 16
-    registers = 128 if block_m == 16 and row_bytes <= 256 else None
     few = units * num_kv_heads * 8 <= gpu.sms * 3
+    registers = None if block_m > 16 or row_bytes > 256 else 168 if few else 128
     return LaunchShape(block_m, tile, warps=4, stages=3 if few else 2, registers=registers)
 
 
@@ -106,16 +106,16 @@ def decode_launch(
     shape = decode_shape(gpu, counted, group, num_kv_heads, head_dim, element_bytes)
     wave = max(1, gpu.sms * resident_programs(gpu, shape, head_dim, element_bytes) // num_kv_heads)
     units = units_for(batch, group, shape.block_m)
-    # Room for two pieces a unit, in whole waves: ragged batches need it, and a full GPU has it free.
+    # Room for two pieces a unit, in whole waves: ragged batches need it.
     grid = wave * max(1, ceil_div(2 * units, wave))
+    cutting, fixed, slots = Cutting.AUTO, 1, wave
     if split_size is not None:
-        rule = CutRule(
-            Cutting.SIZE, shape.tile, wave, grid, max(1, ceil_div(split_size, shape.tile))
-        )
+        cutting, fixed = Cutting.SIZE, max(1, ceil_div(split_size, shape.tile))
     elif num_splits is not None:
-        rule = CutRule(Cutting.COUNT, shape.tile, wave, grid, max(1, num_splits))
-    else:
-        rule = CutRule(Cutting.AUTO, shape.tile, wave, grid)
+        # An experiment: every piece its own program.
+        cutting, fixed = Cutting.COUNT, max(1, num_splits)
+        slots = units * fixed
+    rule = CutRule(cutting, shape.tile, wave, grid, slots, fixed)
     return shape, rule
 
 
@@ -146,7 +146,7 @@ def plan(
     split = sum(units[item.unit].rows for item in items if item.pieces > 1) * num_kv_heads
     in_flight = min(programs, slots) / gpu.sms * BYTES_IN_FLIGHT
     return DecodePlan(
-        shape, rule, resident, slots, max(rule.grid, len(items)) * num_kv_heads, programs,
+        shape, rule, resident, slots, min(rule.slots, max(rule.grid, len(items))) * num_kv_heads, programs,
         programs / slots, items, tuple(_pieces_by_unit(items, len(units))),
         2 * tokens * num_kv_heads * head_dim * element_bytes,
         2 * split * (head_dim + 1) * 4, in_flight,

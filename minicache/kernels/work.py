@@ -124,9 +124,10 @@ def work_kernel(
     tiles = tl.where(live, tl.cdiv(tl.maximum(end - begin, 0), TILE), 0)
 
     if MODE == 0:
-        # More units than a wave holds: cut as far as the grid has room, so that the last wave is short.
-        limit = tl.where(found > wave, grid, wave)
-        size = _smallest_size(tiles, live, limit) + tl.zeros_like(tiles)
+        size = _smallest_size(tiles, live, wave)
+        # Ragged, or more units than a wave holds: shorter pieces, in more waves.
+        uneven = (size * wave * 4 > tl.sum(tiles, axis=0) * 5) | (found > wave)
+        size = tl.where(uneven, _smallest_size(tiles, live, grid), size) + tl.zeros_like(tiles)
     elif MODE == 1:
         size = fixed + tl.zeros_like(tiles)
     else:
@@ -190,12 +191,12 @@ def make_work(
 
 def _capacity(rule: CutRule, num_units: int, most_tiles: int) -> tuple[int, int]:
     """(items there must be room for, slots along the grid)."""
-    if rule.cutting is Cutting.AUTO:
-        return max(rule.grid, num_units), max(rule.grid, num_units)
+    capacity = max(rule.grid, num_units)
     if rule.cutting is Cutting.COUNT:
-        return num_units * rule.fixed, num_units * rule.fixed
-    capacity = num_units * max(ceil_div(most_tiles, rule.fixed), 1)
-    return capacity, min(capacity, max(rule.grid, num_units))
+        capacity = num_units * rule.fixed
+    elif rule.cutting is Cutting.SIZE:
+        capacity = num_units * max(ceil_div(most_tiles, rule.fixed), 1)
+    return capacity, min(capacity, rule.slots)
 
 
 def launch_options(dependent: bool, registers: int | None = None) -> dict[str, object]:

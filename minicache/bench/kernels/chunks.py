@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from minicache.bench.kernels.cases import DIM, KV_HEADS, PAGE, Cache, Case, Sets
 from minicache.bench.kernels.timing import Call, Timing, race
@@ -82,7 +83,12 @@ def sdpa_flash(q: Tensor, sets: Sets) -> Call:
     k, v = _contiguous(sets, length)
     queries = q.transpose(0, 1)[None]
     mask = bias.causal_lower_right(q.shape[0], length)
-    return lambda: attention(queries, k, v, attn_mask=mask, enable_gqa=True)[0].transpose(0, 1)
+
+    def call() -> Tensor:
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            return attention(queries, k, v, attn_mask=mask, enable_gqa=True)[0].transpose(0, 1)
+
+    return call
 
 
 def flash_attention_3(q: Tensor, sets: Sets) -> Call:
