@@ -297,6 +297,19 @@ def test_the_first_layer_makes_the_plan_for_all(monkeypatch):
     assert made == [ragged.batch]
 
 
+def test_decodes_and_chunks_of_a_step_keep_a_plan_each(monkeypatch):
+    from minicache.attention import paged
+
+    made: list[AttentionBatch] = []
+    plan_batch = paged.plan_batch
+    monkeypatch.setattr(paged, "plan_batch", lambda b, s: made.append(b) or plan_batch(b, s))
+    decodes, chunks, part = Ragged([1, 1], [40, 30]), Ragged([4], [30]), TorchPagedAttention()
+    for _ in range(3):
+        decodes.run(part)
+        chunks.run(part)
+    assert made == [decodes.batch, chunks.batch]
+
+
 def test_a_neighbour_of_nan_does_no_harm():
     ragged = Ragged([1, 1, 1], [30, 5, 20])
     want = ragged.truth()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import NamedTuple
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from minicache.attention.fused import fused_partial
 from minicache.attention.gather import GatherGroup, gather, group_lengths, plan_group
 from minicache.attention.naive import group_heads
-from minicache.attention.partial import merge
+from minicache.attention.partial import Partial, merge
 from minicache.protocols import AttentionBatch
 
 
@@ -27,28 +28,35 @@ class BatchPlan(NamedTuple):
 class TorchPagedAttention:
     """Implements `protocols.PagedAttention`: gather pages, then call the library's attention.
 
-    The plan of the last batch is kept, because every layer of a step asks with the same one.
+    The plans of the last two batches are kept: every layer of a step asks with the same decodes and
+    the same chunks, and one object may serve both.
     """
 
     graph_safe = False
 
     def __init__(self) -> None:
-        self._plan: BatchPlan | None = None
+        self._plans: deque[BatchPlan] = deque(maxlen=2)
 
     def __call__(
         self, q: Tensor, k_pages: Tensor, v_pages: Tensor, batch: AttentionBatch, scale: float
     ) -> Tensor:
         """`q: (T, H, D)`, pages `(P, K, N, D)` → `(T, H, D)`."""
-        if self._plan is None or self._plan.batch is not batch:
-            self._plan = plan_batch(batch, k_pages.shape)
+        plan = self._planned(batch, k_pages.shape)
         output = torch.empty_like(q)
-        for rows, group in self._plan.decodes:
+        for rows, group in plan.decodes:
             keys, values = gather(k_pages, group), gather(v_pages, group)
             output[rows] = decode_attention(q[rows], keys, values, group.mask, scale)
-        for rows, group in self._plan.chunks:
+        for rows, group in plan.chunks:
             keys, values = gather(k_pages, group)[0], gather(v_pages, group)[0]
             output[rows] = chunk_attention(q[rows], keys, values, scale)
         return output
+
+    def _planned(self, batch: AttentionBatch, shape: torch.Size) -> BatchPlan:
+        for plan in self._plans:
+            if plan.batch is batch:
+                return plan
+        self._plans.append(plan_batch(batch, shape))
+        return self._plans[-1]
 
 
 def plan_batch(batch: AttentionBatch, shape: torch.Size) -> BatchPlan:
@@ -91,6 +99,15 @@ def chunk_attention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
     keys, values = k[:, None].expand(heads), v[:, None].expand(heads)  # (K, G, S, D)
     part = fused_partial(queries, keys[:, :, past:], values[:, :, past:], scale, causal=True)
     if past:
-        before = fused_partial(queries, keys[:, :, :past], values[:, :, :past], scale)
-        part = merge(before, part)
+        part = merge(_past(queries, k[:, :past], v[:, :past], scale), part)
     return part.output.permute(2, 0, 1, 3).reshape(q.shape).to(q.dtype)
+
+
+def _past(queries: Tensor, k: Tensor, v: Tensor, scale: float) -> Partial:
+    """Attention without a mask: then the heads of a group can be more rows of one query.
+
+    The library lays K and V out anew for every head it is given: so it does once a group.
+    `queries: (K, G, T, D)`, `k, v: (K, S, D)`.
+    """
+    part = fused_partial(queries.flatten(1, 2)[None], k[None], v[None], scale)  # (1, K, G · T, D)
+    return Partial(part.output.view_as(queries), part.lse.view(queries.shape[:3]))
