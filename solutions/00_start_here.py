@@ -48,7 +48,7 @@ print(f"\n{len(answer.token_ids)} tokens, ended by: {answer.finish_reason.value}
 #
 # ## 2 · Three people chat, a fourth pastes a long document
 #
-# Ada, Ben and Cleo are in the middle of an answer when Dana pastes 2,000 tokens of source code. These are all the lines it takes to
+# Ada, Ben and Cleo are in the middle of an answer when Dana pastes 1,500 tokens of source code. These are all the lines it takes to
 # serve them. The list `heard[name]` keeps the time of each token that a person sees.
 
 # %%
@@ -59,7 +59,7 @@ CHATS = {
 }
 
 
-DOCUMENT_TOKENS = 2000
+DOCUMENT_TOKENS = 1500
 
 
 def serve(llm):
@@ -72,7 +72,7 @@ def serve(llm):
         engine.submit(prompt, SamplingParams(max_tokens=tokens, ignore_eos=True), id=name)
 
     for name, text in CHATS.items():
-        ask(name, text, tokens=64)
+        ask(name, text, tokens=48)
     heard = {name: [] for name in [*CHATS, "Dana"]}
     for step in range(1, 1000):
         for delta in engine.step():
@@ -124,7 +124,7 @@ TimelineWidget(whole, noun="chat")
 # say, 256 tokens: first one for each chat, then as much of the document as fits.
 #
 # **Predict** again. The formula's answer comes from the run above: the long silence divided by the document's
-# 2,000 tokens, times 256. It leaves out that every step also reads all weights of the model, however few tokens it has.
+# 1,500 tokens, times 256. It leaves out that every step also reads all weights of the model, however few tokens it has.
 
 # %%
 lab.predict(

@@ -525,7 +525,7 @@ plots.picture(
 # %% [markdown]
 # Three things to see:
 #
-# * **On the left the line is flat.** Reading the weights (0.5 GB) takes the same time for 16 tokens as for one.
+# * **On the left the line is nearly flat.** Reading the weights (0.5 GB) takes the same time for 16 tokens as for one.
 # * **In the middle it grows in step with the length.** Each further token is 2 FLOPs for every weight.
 # * **On the right it bends upwards**: attention grows with the *square*. At 512 tokens it is 14 % of the FLOPs; at 4,000
 #   it would be more than half.

@@ -32,6 +32,8 @@ CELLS = """
 return window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells.map(
     cell => cell.toJSON());
 """
+SAVE = "return window.jupyterapp && window.jupyterapp.commands.execute('docmanager:save');"
+"""Leaving an unsaved notebook makes the page ask whether to."""
 GO_TO_CELL = """
 const notebook = window.jupyterapp.shell.currentWidget.content;
 notebook.activeCellIndex = arguments[0];
@@ -125,6 +127,7 @@ class Browser:
 
     def open(self, notebook: str) -> None:
         """Open a notebook and wait for its kernel: a look at the page alone is not enough."""
+        self.driver.execute_script(SAVE)
         self.driver.get(f"{self.address}/lab/tree/{notebook}?token=t&reset")
         wait(lambda: self.driver.execute_script(READY), 90, f"{notebook} gets no kernel")
 

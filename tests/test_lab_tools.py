@@ -243,7 +243,7 @@ def test_values_are_described_for_reading(value, text):
 def test_a_large_tensor_is_described_by_its_range():
     values = torch.arange(100.0)
     values[3] = float("nan")
-    assert describe(values) == "float32 (100,), 1 elements are inf or NaN, from 0 to 99"
+    assert describe(values) == "float32 (100,), 1 of 100 are inf or NaN, from 0 to 99"
     assert number(float("inf")) == "inf"
 
 

@@ -92,7 +92,7 @@ def find(name: str) -> Found:
     """The learner's own version of `name`, else the library's. Raises `UnknownExercise`."""
     item = exercise(name)
     if not path_of(name).exists():
-        return Found(resolve(item.reference), "the reference: yours is not written yet")
+        return Found(resolve(item.reference), f"the reference: yours is not in {label(name)} yet")
     try:
         module = load(path_of(name), f"mycache_{name}")
         return Found(getattr(module, name), f"yours, from {label(name)}")

@@ -100,7 +100,7 @@ def _wrong_elements(expected: Any, got: Any, rtol: float, atol: float) -> Any:
 
 def _wrong_values(expected: Any, got: Any, wrong: Any) -> Difference:
     count, total = int(wrong.sum()), wrong.numel()
-    sentence = f"{count:,} of {total:,} elements are wrong."
+    sentence = f"{count:,} of {total:,} elements {'is' if count == 1 else 'are'} wrong."
     if got.is_floating_point():
         sentence += _pattern(expected.double(), got.double(), wrong)
     places = wrong.nonzero()[:3].tolist()

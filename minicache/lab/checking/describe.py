@@ -62,7 +62,7 @@ def _tensor_text(tensor: Any) -> str:
         return f"{head}\n{_rows(tensor.tolist())}"
     finite = tensor.double()[tensor.double().isfinite()]
     odd = tensor.numel() - finite.numel()
-    text = f"{head}, {odd:,} elements are inf or NaN" if odd else head
+    text = f"{head}, {odd:,} of {tensor.numel():,} are inf or NaN" if odd else head
     if finite.numel():
         text += f", from {number(float(finite.min()))} to {number(float(finite.max()))}"
     return text

@@ -158,7 +158,7 @@ class Judge:
 
     def _import(self) -> Any:
         """The learner's function, or None after writing down why there is none."""
-        self._write(State.IMPORTING)
+        self._write(State.IMPORTING, cases=[case.name for case in cases_of(self.item.name)])
         with self._clock(self.item.seconds * IMPORT_FACTOR):
             try:
                 return getattr(load(self.candidate, "candidate"), self.item.name)

@@ -92,8 +92,14 @@ def _outcome(item: Exercise, source: str, candidate: str, run: Run) -> Outcome:
         if state is State.STARTED:
             died = CaseResult.from_json(last["case"])
             died = replace(died, fault=fault, sentence=sentence, where=where)
-            found = Outcome(item.name, Verdict.FAILED, (*cases, died))
+            left = _not_run(run, len(cases) + 1)
+            found = Outcome(item.name, Verdict.FAILED, (*cases, died, *left))
     return replace(found, printed=_last_lines(run.printed))
+
+
+def _not_run(run: Run, number: int) -> list[CaseResult]:
+    """The cases behind the first `number`, which the process did not live to see."""
+    return [CaseResult(name, fault=Fault.NOT_RUN) for name in run.lines[0]["cases"][number:]]
 
 
 def _death(item: Exercise, run: Run, state: State) -> tuple[Fault, str]:
