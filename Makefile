@@ -25,7 +25,9 @@ model: $(STAMP) ## Fetch the small language model (98 MB, once)
 demo: model ## Three people chat, a fourth pastes a long document: watch the freeze, and the cure (ARGS="--help")
 	@$(PY) -m minicache demo --model $(MODEL) $(ARGS)
 
+# Lab shows the stored pictures of a notebook only when it is trusted.
 lab: model ## Open the lessons in JupyterLab
+	@$(PY) -m jupyter trust solutions/*.ipynb > /dev/null
 	$(PY) -m jupyterlab $(AS_ROOT) --notebook-dir=. $(ARGS)
 
 test: model ## Run every test, the notebooks too
