@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import torch
 
+from minicache.arguments import check_whole
 from minicache.hardware import describe
 from minicache.kv_cache import pages_for_memory
 from minicache.model_config import ModelConfig
@@ -41,7 +42,10 @@ def context_length(max_model_len: int | None, config: ModelConfig) -> int:
 def affordable_pages(
     config: ModelConfig, kv_memory: int | None, page_size: int, dtype: torch.dtype
 ) -> int:
-    """How many pages the given, or the usual, memory holds."""
+    """How many pages the given, or the usual, memory holds. Raises `ValueError` in a sentence."""
+    check_whole("page_size", page_size)
+    if page_size < 1:
+        raise ValueError(f"page_size is {page_size}, but a page holds at least 1 token.")
     memory = CPU_KV_MEMORY if kv_memory is None else kv_memory
     return pages_for_memory(config, memory, page_size, dtype)
 

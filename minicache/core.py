@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from minicache.page_pool import PagePool
@@ -72,27 +73,43 @@ class EngineCore:
         self.trace.add_request(request, now)
 
     def step(self) -> Progress:
-        """Keep the executor's pipeline full, then collect its oldest step and commit it."""
+        """Keep the executor's pipeline full, then collect its oldest step and commit it.
+
+        If the scheduler raises, or a policy or pool in it, then what it had half done cannot be
+        trusted: every request ends with the error, which is raised again. Who asks
+        `take_finished` then hears of them all.
+        """
         self._fill()
         if not self._in_flight:
-            return Progress([], self._write_events(), None)
-        plan, planned, result = self._in_flight.popleft()
+            return Progress([], self.take_finished(), None)
+        plan, planned, result = self._in_flight[0]
         if result is None:
             result = self._collect(plan)
-        tokens = self.scheduler.update(plan, result)
+        self._in_flight.popleft()
+        with self._all_or_nobody():
+            tokens = self.scheduler.update(plan, result)
         self.trace.add_step(plan, result, self._occupancy(), planned=planned)
         self.trace.add_tokens([event.request.number for event in tokens], plan.step, result.t_end)
-        return Progress(tokens, self._write_events(), result)
+        return Progress(tokens, self.take_finished(), result)
 
     def cancel(self, id: str) -> list[Request]:
         """End a request wherever it is. An unknown or ended id is ignored. Returns who ended."""
         self.scheduler.cancel(id, self.clock())
-        return self._write_events()
+        return self.take_finished()
 
     def finish(self, request: Request, reason: FinishReason) -> list[Request]:
         """End a request for a reason that only its text shows. Returns who ended."""
         self.scheduler.finish(request, reason, self.clock())
-        return self._write_events()
+        return self.take_finished()
+
+    def take_finished(self) -> list[Request]:
+        """Who has ended since the last call; what else happened is written to the trace too."""
+        finished: list[Request] = []
+        for event in self.scheduler.take_events():
+            self.trace.add_event(event.request, event.kind, event.time)
+            if event.kind is EventKind.FINISHED:
+                finished.append(event.request)
+        return finished
 
     def reset_trace(self) -> None:
         """Start an empty trace. Raises `RuntimeError` while there is work."""
@@ -103,30 +120,52 @@ class EngineCore:
     def _fill(self) -> None:
         while len(self._in_flight) < self.executor.max_in_flight:
             now = self.clock()
-            plan = self.scheduler.schedule(now)
+            with self._all_or_nobody():
+                plan = self.scheduler.schedule(now)
             if plan is None:
                 return
-            self._in_flight.append(_Submitted(plan, now, self._submit(plan)))
+            self._in_flight.append(_Submitted(plan, now, None))
+            self._submit(plan)
 
-    def _submit(self, plan: StepPlan) -> StepResult | None:
-        """Start a step. One that cannot be started keeps its place, with its failure."""
+    def _submit(self, plan: StepPlan) -> None:
+        """Start the newest step. One that cannot be started keeps its place, with its failure."""
         try:
             self.executor.submit(plan)
-        except Exception as error:
-            return self._failure(plan, error)
-        return None
+        except BaseException as error:
+            self._in_flight[-1] = self._in_flight[-1]._replace(result=self._failure(plan, error))
+            if not isinstance(error, Exception):
+                raise  # Ctrl-C: the step's requests end with it, the others can go on
 
     def _collect(self, plan: StepPlan) -> StepResult:
+        """The result of the oldest step, which keeps its place until it is known."""
         try:
             return self.executor.collect()
-        except Exception as error:
-            return self._failure(plan, error)
+        except BaseException as error:
+            result = self._failure(plan, error)
+            self._in_flight[0] = self._in_flight[0]._replace(result=result)
+            if not isinstance(error, Exception):
+                raise
+            return result
 
-    def _failure(self, plan: StepPlan, error: Exception) -> StepResult:
+    @contextmanager
+    def _all_or_nobody(self) -> Generator[None]:
+        """Whatever raises in here ends every request, and is raised again."""
+        try:
+            yield
+        except BaseException as error:
+            started = [step.plan for step in self._in_flight if step.result is None]
+            for plan in started:
+                self._collect(plan)  # an executor must not be left with a step nobody collects
+            self._in_flight.clear()
+            self.scheduler.fail_all(f"The scheduler failed: {_brief(error)}", self.clock())
+            raise
+
+    def _failure(self, plan: StepPlan, error: BaseException) -> StepResult:
         """The result of a step that raised: its requests end with the error, the others go on."""
-        log.error("step %d failed", plan.step, exc_info=error)
+        if isinstance(error, Exception):
+            log.error("step %d failed", plan.step, exc_info=error)
         now = self.clock()
-        reason = f"Step {plan.step} failed: {type(error).__name__}: {error}"
+        reason = f"Step {plan.step} failed: {_brief(error)}"
         return StepResult(
             step=plan.step,
             tokens=[-1 for item in plan.items if item.samples],
@@ -146,10 +185,8 @@ class EngineCore:
             running=self.scheduler.num_running,
         )
 
-    def _write_events(self) -> list[Request]:
-        finished: list[Request] = []
-        for event in self.scheduler.take_events():
-            self.trace.add_event(event.request, event.kind, event.time)
-            if event.kind is EventKind.FINISHED:
-                finished.append(event.request)
-        return finished
+
+def _brief(error: BaseException) -> str:
+    """Kind and first line: what follows it, such as a dump, is for the log."""
+    line = str(error).partition("\n")[0]
+    return f"{type(error).__name__}: {line}" if line else type(error).__name__

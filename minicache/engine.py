@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from minicache.core import EngineCore, Progress
 from minicache.page_pool import PagePool
@@ -96,6 +96,8 @@ class Engine:
         the same `salt` share cached pages. Raises `RequestRefused`, with nothing changed, when the
         request can never be served.
         """
+        if params is not None and not isinstance(cast(object, params), SamplingParams):
+            raise RequestRefused(f"params is {params!r}, but it must be a SamplingParams.")
         request = Request(
             id=self._name() if id is None else id,
             prompt=self._encode(prompt),
@@ -105,8 +107,8 @@ class Engine:
             salt=salt,
             arrival=self.clock() if arrival is None else arrival,
         )
-        self.core.submit(request)
         stream = TextStream(self.tokenizer, request.params.stop) if self.tokenizer else None
+        self.core.submit(request)
         self._open[request.number] = _Open(request, stream)
         return request.id
 
@@ -115,11 +117,13 @@ class Engine:
         self._ended += self._close(self.core.cancel(id))
 
     def step(self) -> list[Delta]:
-        """Run or collect one step, and return what it brought."""
+        """Run or collect one step, and return what it brought.
+
+        What the scheduler or its parts raise comes out here, with every request ended; their last
+        deltas come with the next `step()`. So does Ctrl-C, with the requests of its step ended.
+        """
+        progress = self._turn() if self.core.has_work else Progress([], [], None)
         deltas, self._ended = self._ended, []
-        if not self.core.has_work:
-            return deltas
-        progress = self.core.step()
         ended = {request.number for request in progress.finished}
         deltas += [
             delta
@@ -128,9 +132,20 @@ class Engine:
         ]
         return deltas + self._close(progress.finished)
 
+    def put_back(self, deltas: Iterable[Delta]) -> None:
+        """Let the next `step()` return `deltas` first: they were meant for another reader."""
+        self._ended += deltas
+
     def reset_trace(self) -> None:
         """Start an empty trace. Raises `RuntimeError` while requests are open."""
         self.core.reset_trace()
+
+    def _turn(self) -> Progress:
+        try:
+            return self.core.step()
+        except BaseException:
+            self._ended += self._close(self.core.take_finished())
+            raise
 
     def _token(self, event: TokenEvent, progress: Progress, ends: bool) -> Iterable[Delta]:
         """The delta of one token; a token that ends its request waits for `_close`."""
@@ -169,5 +184,7 @@ class Engine:
         return self.tokenizer.encode(prompt)
 
     def _name(self) -> str:
+        """A name that no open request bears; the caller may have used one like it."""
         self._named += 1
-        return f"request-{self._named}"
+        name = f"request-{self._named}"
+        return self._name() if self.scheduler.is_open(name) else name

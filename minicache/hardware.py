@@ -21,7 +21,10 @@ def choose_device(device: str | torch.device) -> torch.device:
     """`auto` is the GPU where there is one. Raises `ValueError` for a device that is not there."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    chosen = torch.device(device)
+    try:
+        chosen = torch.device(device)
+    except RuntimeError:
+        raise ValueError(f"device is {device!r}, but it must be auto, cpu or cuda.") from None
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(
             f"device is {str(device)!r}, but torch sees no CUDA device here; use device='cpu'."
@@ -31,12 +34,12 @@ def choose_device(device: str | torch.device) -> torch.device:
 
 def choose_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
     """`auto` is bfloat16 where the processor multiplies it itself, else float32."""
-    if isinstance(dtype, torch.dtype):
+    if isinstance(dtype, torch.dtype) and dtype in _DTYPES.values():
         return dtype
     if dtype == "auto":
         fast = cpu_has_bfloat16() if device.type == "cpu" else torch.cuda.is_bf16_supported()
         return torch.bfloat16 if fast else torch.float32
-    if dtype not in _DTYPES:
+    if not isinstance(dtype, str) or dtype not in _DTYPES:
         raise ValueError(f"dtype is {dtype!r}, but it must be auto or one of {', '.join(_DTYPES)}.")
     return _DTYPES[dtype]
 

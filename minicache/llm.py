@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,12 +12,14 @@ from typing import Self, cast
 
 import torch
 
+from minicache.arguments import is_whole
 from minicache.build import affordable_pages, by_name, context_length, source_line
 from minicache.chat_template import Message
 from minicache.core import EngineCore
 from minicache.engine import Delta, Engine
 from minicache.hardware import choose_device, choose_dtype
 from minicache.kv_cache import PagedKVCache
+from minicache.mailroom import Mailroom
 from minicache.model import Decoder
 from minicache.page_pool import PagePool
 from minicache.plan import TokenLogprobs
@@ -113,8 +115,8 @@ class LLM:
         )
         if page_pool is None:
             if num_pages is None:
-                useful = max_num_seqs * -(-context // page_size)
-                num_pages = min(useful, affordable_pages(config, kv_memory, page_size, precision))
+                affordable = affordable_pages(config, kv_memory, page_size, precision)
+                num_pages = min(affordable, max_num_seqs * -(-context // page_size))
             page_pool = PagePool(num_pages, page_size, prefix_caching=prefix_caching)
         executor = ModelRunner(
             Decoder(
@@ -140,6 +142,7 @@ class LLM:
         core = EngineCore(scheduler, page_pool, executor, trace, time.perf_counter)
         self.config = config
         self.engine = Engine(core, tokenizer)
+        self._mail = Mailroom(self.engine)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -162,24 +165,26 @@ class LLM:
         outputs: dict[str, RequestOutput] = {}
         with self._cancelled_on_exit(outputs):
             for prompt in _several(prompts):
-                id = self.engine.submit(prompt, params)
+                id = self._submit(prompt, params)
                 outputs[id] = RequestOutput(id, prompt)
-            while any(output.finish_reason is None for output in outputs.values()):
-                for delta in self.engine.step():
-                    if delta.id in outputs:
-                        outputs[delta.id].take(delta)
+            for id, output in outputs.items():
+                while output.finish_reason is None:
+                    for delta in self._mail.collect(id):
+                        output.take(delta)
         return list(outputs.values())
 
     def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[Delta]:
-        """Answer one prompt as its tokens come. Closing the iterator cancels the request."""
-        id = self.engine.submit(prompt, params)
+        """Answer one prompt as its tokens come. Closing the iterator cancels the request.
+
+        Several streams may be read by turns, and `generate` called in between.
+        """
+        id = self._submit(prompt, params)
         output = RequestOutput(id, prompt)
         with self._cancelled_on_exit({id: output}):
             while output.finish_reason is None:
-                for delta in self.engine.step():
-                    if delta.id == id:
-                        output.take(delta)
-                        yield delta
+                for delta in self._mail.collect(id):
+                    output.take(delta)
+                    yield delta
 
     def chat(
         self, messages: Sequence[Message], params: SamplingParams | None = None
@@ -202,6 +207,11 @@ class LLM:
     ) -> None:
         self.close()
 
+    def _submit(self, prompt: Prompt, params: SamplingParams | None) -> str:
+        id = self.engine.submit(prompt, params)
+        self._mail.rent(id)
+        return id
+
     @contextmanager
     def _cancelled_on_exit(self, outputs: Mapping[str, RequestOutput]) -> Generator[None]:
         """Leave no request behind that nobody will read."""
@@ -212,11 +222,18 @@ class LLM:
             for id in unread:
                 self.engine.cancel(id)
             if unread:
-                self.engine.step()
+                self._mail.turn()  # brings their last deltas, and the pages of a step in flight
+            for id in outputs:
+                self._mail.give_up(id)
 
 
 def _several(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
-    """One prompt is a text, or a sequence of ids; anything else is several."""
-    if isinstance(prompts, str) or (prompts and isinstance(prompts[0], int)):
+    """One prompt is a text, or a sequence of ids; any other sequence is several.
+
+    What is neither counts as one prompt: submitting it says what is wrong with it.
+    """
+    if isinstance(prompts, (str, bytes)) or not isinstance(cast(object, prompts), Iterable):
         return [cast(Prompt, prompts)]
-    return list(cast(Sequence[Prompt], prompts))
+    several = list(prompts)
+    is_one = bool(several) and is_whole(several[0])
+    return [cast(Sequence[int], several)] if is_one else cast(list[Prompt], several)

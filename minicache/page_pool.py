@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
+from minicache.arguments import check_whole
+
 
 class OutOfPages(RuntimeError):
     """More pages were asked for than are free or cached. Nothing was taken."""
@@ -29,7 +31,7 @@ def sha256_digest(data: bytes) -> bytes:
 
 def _root(salt: str) -> bytes:
     """What the first page has in place of a parent's hash. No page's text begins like this."""
-    return sha256(b"salt of a prefix cache: " + salt.encode()).digest()
+    return sha256(b"salt of a prefix cache: " + salt.encode(errors="surrogatepass")).digest()
 
 
 class PageState(NamedTuple):
@@ -58,6 +60,8 @@ class PagePool:
         digest: Callable[[bytes], bytes] = sha256_digest,
     ) -> None:
         """With `debug`, the whole pool is checked after every change. Raises `ValueError`."""
+        check_whole("num_pages", num_pages)
+        check_whole("page_size", page_size)
         if num_pages < 1 or page_size < 1:
             raise ValueError(
                 f"A pool of {num_pages} pages of {page_size} tokens holds nothing; "

@@ -1,8 +1,9 @@
 """A request: what was asked, how far it has got, and how it ended.
 
-There are no prefill and decode phases. A request has a known sequence (prompt, then outputs) and a
-number of tokens whose keys and values are stored; a step closes the gap. A gap of one is a decode, a
-larger one is a chunk of prefill, and after a preemption the same rule recomputes prompt and outputs.
+There are no prefill and decode phases. A request has a known sequence (prompt, then outputs) and
+a number of tokens whose keys and values are stored; a step closes the gap. A gap of one is a
+decode, a larger one is a chunk of prefill, and after a preemption the same rule recomputes prompt
+and outputs.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from minicache.arguments import check_labels, check_number, check_strings, check_whole, token_ids
+
 
 class RequestRefused(ValueError):
-    """A request was refused before anything was allocated. The message names value, limit, way out."""
+    """A request was refused before anything was allocated. It names value, limit and way out."""
 
 
 class RequestState(Enum):
@@ -53,28 +56,48 @@ class SamplingParams:
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
     logprobs: int | None = None
-    """Report the chosen token's log-probability and those of this many best tokens (0: chosen only)."""
+    """Report the chosen token's log-probability, and those of this many best tokens (may be 0)."""
 
     def __post_init__(self) -> None:
         """Check every value once. Raises `ValueError` in a sentence."""
+        self._check_kinds()
         if self.max_tokens < 1:
             raise ValueError(
                 f"max_tokens is {self.max_tokens}, but a request must ask for at least 1 token."
             )
         if not self.temperature >= 0.0 or self.temperature == float("inf"):
             raise ValueError(
-                f"temperature is {self.temperature}, but it must be 0 (greedy) or a positive number."
+                f"temperature is {self.temperature}, but it must be 0 (greedy) or positive."
             )
         if self.top_k is not None and self.top_k < 1:
             raise ValueError(
-                f"top_k is {self.top_k}, but it must be at least 1; leave it out to keep every token."
+                f"top_k is {self.top_k}, but it must be at least 1; leave it out to keep all."
             )
         if not 0.0 < self.top_p <= 1.0:
-            raise ValueError(f"top_p is {self.top_p}, but it must lie in (0, 1]; 1 keeps every token.")
+            raise ValueError(
+                f"top_p is {self.top_p}, but it must lie in (0, 1]; 1 keeps every token."
+            )
         if any(not text for text in self.stop):
             raise ValueError("A stop string is empty, and would stop at once; leave it out.")
         if self.logprobs is not None and not 0 <= self.logprobs <= 20:
-            raise ValueError(f"logprobs is {self.logprobs}, but at most 20 alternatives are reported.")
+            raise ValueError(
+                f"logprobs is {self.logprobs}, but at most 20 alternatives are reported."
+            )
+
+    def _check_kinds(self) -> None:
+        check_whole("max_tokens", self.max_tokens)
+        check_number("temperature", self.temperature)
+        check_number("top_p", self.top_p)
+        for name in ("top_k", "seed", "logprobs"):
+            if getattr(self, name) is not None:
+                check_whole(name, getattr(self, name))
+        check_strings("stop", self.stop)
+        try:
+            token_ids(self.stop_token_ids)
+        except ValueError:
+            raise ValueError(
+                f"stop_token_ids is {self.stop_token_ids!r}, but it must be a tuple of token ids."
+            ) from None
 
 
 class Request:
@@ -107,7 +130,7 @@ class Request:
     ) -> None:
         """`id` is the caller's name for it; a lower `priority` number is served first; `arrival` is
         the planned send time in seconds on the engine's clock. Only requests of the same `salt`
-        share cached pages.
+        share cached pages. Raises `RequestRefused` for what is not of these kinds.
         """
         self.id = id
         self.number = -1
@@ -117,7 +140,11 @@ class Request:
         self.client = client
         self.salt = salt
         self.arrival = arrival
-        self.tokens: list[int] = list(prompt)
+        try:
+            check_labels(priority, arrival, salt)
+            self.tokens: list[int] = token_ids(prompt)
+        except ValueError as error:
+            raise RequestRefused(str(error)) from None
         self.num_prompt_tokens = len(self.tokens)
         self.max_total_tokens = self.num_prompt_tokens + self.params.max_tokens
         self.stop_tokens = frozenset(self.params.stop_token_ids)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from minicache.arguments import check_whole
 from minicache.plan import TokenLogprobs
 from minicache.request import SamplingParams
 from minicache.uniforms import Uniforms
@@ -50,6 +51,8 @@ class Sampler:
 
     def __init__(self, seed: int | None = None) -> None:
         """`seed` serves requests that bring none of their own; None draws one from the system."""
+        if seed is not None:
+            check_whole("seed", seed)
         self.seed = randbits(64) if seed is None else seed
         self._rows: dict[int, _Row] = {}
 

@@ -14,9 +14,10 @@ from torch import Tensor
 from minicache.attention import InvariantAttention, TorchPagedAttention
 from minicache.kv_cache import PagedKVCache
 from minicache.model import Attentions, Decoder, StepInputs
-from minicache.plan import PlanItem, StepPlan, StepResult, TokenLogprobs
+from minicache.plan import Admission, PlanItem, StepPlan, StepResult, TokenLogprobs
 from minicache.protocols import AttentionBatch, PagedAttention
 from minicache.request import SamplingParams
+from minicache.runner.checks import impossible, unknown_tokens, whole_tokens
 from minicache.runner.pack import HostStep, pack
 from minicache.runner.page_table import PageTable
 from minicache.sampler import SampledTokens
@@ -87,11 +88,11 @@ class ModelRunner:
     def submit(self, plan: StepPlan) -> None:
         """Run a step. On a CPU it is finished when this returns."""
         t_start = self._clock()
-        for row, number, params in plan.admissions:
-            self._table.forget(row)
-            self._sampler.admit(row, number, params)
+        outcome = _Outcome(errors=unknown_tokens(plan.items, self._model.config.vocab_size))
+        for admission in plan.admissions:
+            self._table.forget(admission.row)
+            self._admit(admission, outcome)
         self._table.apply(plan.entries)
-        outcome = _Outcome(errors=self._unknown_tokens(plan.items))
         self._run_isolated([i for i in plan.items if i.number not in outcome.errors], outcome)
         self._done.append(self._result(plan, outcome, t_start))
 
@@ -102,18 +103,13 @@ class ModelRunner:
     def close(self) -> None:
         """Nothing to release: memory goes with the last reference."""
 
-    def _unknown_tokens(self, items: Sequence[PlanItem]) -> dict[int, str]:
-        """Ids outside the vocabulary, which would read memory that is not the embedding's."""
-        vocabulary = self._model.config.vocab_size
-        wrong: dict[int, str] = {}
-        for item in items:
-            if item.tokens and not 0 <= min(item.tokens) <= max(item.tokens) < vocabulary:
-                bad = next(token for token in item.tokens if not 0 <= token < vocabulary)
-                wrong[item.number] = (
-                    f"Token id {bad} is not in the model's vocabulary of {vocabulary}; "
-                    "encode the prompt with this model's tokenizer."
-                )
-        return wrong
+    def _admit(self, admission: Admission, outcome: _Outcome) -> None:
+        """Tell the sampler of a row's new owner. Where it objects, that request ends."""
+        try:
+            self._sampler.admit(*admission)
+        except Exception as error:
+            reason = f"The sampler did not take it: {type(error).__name__}: {error}"
+            outcome.errors[admission.number] = reason
 
     def _run_isolated(self, items: Sequence[PlanItem], outcome: _Outcome) -> None:
         """Run together; if that raises, run one by one and let each answer for itself."""
@@ -140,9 +136,12 @@ class ModelRunner:
             return
         rows = [item.row for item in sampling]
         chosen = self._sampler(logits, rows, [item.stop for item in sampling])
-        self._last_tokens[rows] = torch.tensor(chosen.tokens, device=self._model.device)
+        tokens = whole_tokens(chosen.tokens, len(rows))
         number = {item.row: item.number for item in sampling}
-        outcome.tokens |= zip(number.values(), chosen.tokens, strict=True)
+        outcome.tokens |= zip(number.values(), tokens, strict=True)
+        outcome.errors |= impossible(outcome.tokens, self._model.config.vocab_size)
+        known = [outcome.token(item.number) for item in sampling]
+        self._last_tokens[rows] = torch.tensor(known, device=self._model.device)
         outcome.logprobs |= {number[row]: value for row, value in chosen.logprobs.items()}
         outcome.errors |= {number[row]: reason for row, reason in chosen.failed.items()}
 

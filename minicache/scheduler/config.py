@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from minicache.arguments import check_number, check_whole
+
 
 @dataclass(frozen=True, slots=True)
 class SchedulerConfig:
@@ -28,6 +30,7 @@ class SchedulerConfig:
     def __post_init__(self) -> None:
         """Check every limit once."""
         for name in ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "max_in_flight"):
+            check_whole(name, getattr(self, name))
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, but it must be at least 1.")
         if self.max_num_batched_tokens < self.max_num_seqs:
@@ -36,6 +39,7 @@ class SchedulerConfig:
                 f"token of each of max_num_seqs = {self.max_num_seqs} requests; raise the first or "
                 "lower the second."
             )
+        check_number("watermark", self.watermark)
         if not 0.0 <= self.watermark < 1.0:
             raise ValueError(
                 f"watermark is {self.watermark}, but it is a fraction of the pool in [0, 1)."

@@ -42,12 +42,11 @@ class Roster:
         """A new request joins the queue and gets its number."""
         request.number = self._next_number
         self._next_number += 1
+        self.order.push(request)  # somebody else's code: if it raises, nobody has come in
         self.live[request.id] = request
-        self.order.push(request)
 
     def seat(self, request: Request, pages: list[int], now: float) -> None:
         """A waiting request begins to run. `pages`, held for it, store its first tokens already."""
-        self.order.remove(request)
         self.table.move_in(request, pages)
         self.running[request.number] = request
         request.state = RequestState.RUNNING
@@ -56,6 +55,7 @@ class Roster:
             self.prefilling[request.number] = request
         if not request.num_preemptions:
             request.num_cached = request.num_computed
+        self.order.remove(request)
         self._note(EventKind.ADMITTED, request, now)
 
     def preempt(self, request: Request, now: float) -> None:

@@ -101,6 +101,7 @@ class Scheduler:
             self._roster.fail(request, error, now)
         self._roster.table.collected(self._next_step)
         self._in_flight.clear()
+        self._empty_steps = 0
 
     def schedule(self, now: float) -> StepPlan | None:
         """Plan the next step, or return None if nothing can run before a step is collected.
@@ -139,6 +140,10 @@ class Scheduler:
         """What happened to requests since the last call, in order."""
         events, self._roster.events = self._roster.events, []
         return events
+
+    def is_open(self, id: str) -> bool:
+        """Whether `id` names a request that waits or runs."""
+        return id in self._roster.live
 
     @property
     def has_work(self) -> bool:
