@@ -422,6 +422,23 @@ def test_a_policy_that_never_runs_anybody_raises_with_a_dump():
     assert "Request('forgotten', waiting, prompt 3" in str(stall.value)
 
 
+def test_empty_steps_between_others_are_no_stall():
+    """A policy may wait for a while, say until a batch is worth it: only a row of them counts."""
+
+    class Hesitant:
+        def __init__(self):
+            self.calls = 0
+
+        def attempts(self, situation):
+            self.calls += 1
+            return () if self.calls % 8 else (Work.DECODE | Work.ADMIT,)
+
+    harness = Harness(batching=Hesitant())
+    request = harness.submit([1, 2, 3], max_tokens=20)
+    harness.run()
+    assert request.num_outputs == 20 and harness.batching.calls == 160
+
+
 def test_waiting_for_a_step_in_flight_is_no_stall():
     harness = Harness(max_in_flight=2, batching=Static(), max_num_seqs=1)
     harness.submit([1, 2, 3], max_tokens=1)

@@ -13,7 +13,7 @@ import pytest
 from fake_executor import Harness, expected
 
 from minicache.plan import PlanItem
-from minicache.policy import Fcfs, PrefillFirst, Priority, Static
+from minicache.policy import Fcfs, PrefillFirst, Priority, Static, Work
 from minicache.request import FinishReason, Request, RequestRefused, RequestState
 from minicache.scheduler import EventKind
 from minicache.scheduler.draft import Draft
@@ -304,6 +304,42 @@ def test_pages_that_come_back_go_to_who_waits_for_them_not_to_newcomers(max_in_f
     assert long.num_preemptions == 0 and all(short.finished for short in shorts)
 
 
+def test_newcomers_are_let_in_again_when_the_pages_have_come():
+    """The other side of it: who has its page no longer keeps the door shut."""
+    harness = Harness(num_pages=9, page_size=2, max_in_flight=2, order=Priority(), max_num_seqs=3)
+    long = harness.submit([1, 2, 3], max_tokens=13)
+    harness.submit([4, 5, 6, 7, 8, 9, 10], max_tokens=9, priority=1)
+    until(harness, lambda: preempted(harness))
+    urgent = harness.submit([11], max_tokens=2, priority=-1)
+    until(harness, lambda: urgent.finished)
+    assert not long.finished
+    harness.run()
+
+
+def test_a_victim_later_in_the_same_step_gets_no_pages():
+    """vllm#23347, turned round: the victim's turn in the step comes after it was chosen.
+
+    Two prompts are half prefilled when the first runs out of pages: the chat has grown into what
+    was promised. Both have to go; and when the second's turn comes, there are free pages again.
+    """
+
+    class Greedy:
+        def attempts(self, situation):
+            return (Work.DECODE | Work.PREFILL | Work.ADMIT_ALL,)
+
+    harness = Harness(
+        num_pages=18, page_size=1, batching=Greedy(), max_num_seqs=3, max_num_batched_tokens=4
+    )
+    chat = harness.submit([1, 2, 3], max_tokens=9)
+    harness.step()
+    first = harness.submit(range(20, 32), max_tokens=1)
+    second = harness.submit(range(40, 42), max_tokens=1)
+    until(harness, lambda: preempted(harness))
+    assert preempted(harness) == [second, first]
+    assert [item.number for item in harness.plans[-1].items] == [chat.number]
+    harness.run()
+
+
 def test_every_token_that_can_be_written_has_its_page():
     """sglang#14939, sglang#14972: the check passed, then the step in flight grew: no page left.
 
@@ -387,6 +423,33 @@ def test_a_refused_admission_changes_no_count():
     harness.update()
     harness.run()
     assert a.num_outputs == 9
+
+
+def test_a_whole_prompt_that_waits_for_its_turn_holds_nothing():
+    """Invariant 4 for prompts that are not cut: pages to share are let go of while it waits."""
+    harness = Harness(chunked_prefill=False, num_pages=30, max_num_batched_tokens=20)
+    first = harness.submit(range(16), max_tokens=9)
+    harness.step()
+    other, twin = harness.submit(range(50, 66), 1), harness.submit([*range(16), *range(8)], 1)
+    harness.schedule()
+    assert (other.row, twin.row) == (1, -1)
+    assert [harness.pool.states()[page].holders for page in first.pages[:4]] == [1] * 4
+    harness.update()
+    harness.run()
+    assert twin.num_cached == 16
+
+
+def test_who_was_refused_is_let_in_when_pages_come_back():
+    """While others run on: nobody has to wait until the engine is empty."""
+    harness = Harness(num_pages=12, max_num_batched_tokens=64)
+    long, short = harness.submit(range(8), 20), harness.submit(range(20, 34), 4)
+    harness.step()
+    waits = harness.submit(range(50, 74), max_tokens=2)
+    until(harness, lambda: short.finished)
+    assert waits.row == -1 and len(harness.plans) == 4
+    harness.step()
+    assert waits.row >= 0 and not long.finished
+    harness.run()
 
 
 def test_who_was_refused_is_let_in_when_its_prefix_has_been_stored():

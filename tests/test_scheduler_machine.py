@@ -17,8 +17,18 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from minicache.policy import BATCHING, ORDERS
+from minicache.policy import BATCHING, ORDERS, Situation, Work
 from minicache.request import FinishReason, RequestRefused, RequestState
+
+
+class Greedy:
+    """A policy of one's own that lets everybody in at once: many prompts are half prefilled."""
+
+    def attempts(self, situation: Situation) -> tuple[Work, ...]:
+        return (Work.DECODE | Work.PREFILL | Work.ADMIT_ALL,)
+
+
+POLICIES = {**BATCHING, "greedy": Greedy}
 
 
 class SchedulerMachine(RuleBasedStateMachine):
@@ -30,7 +40,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     reasons: set[FinishReason] = set()
 
     @initialize(
-        batching=st.sampled_from(sorted(BATCHING)),
+        batching=st.sampled_from(sorted(POLICIES)),
         order=st.sampled_from(sorted(ORDERS)),
         max_in_flight=st.integers(1, 2),
         num_pages=st.integers(3, 14),
@@ -45,7 +55,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     )
     def start(self, batching, order, max_num_seqs, more_budget, **limits):
         self.harness = Harness(
-            batching=BATCHING[batching](),
+            batching=POLICIES[batching](),
             order=ORDERS[order](),
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=max_num_seqs + more_budget,

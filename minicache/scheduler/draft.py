@@ -17,8 +17,6 @@ class Draft:
         self.chunks: list[PlanItem] = []
         self.admissions: list[Admission] = []
         self.entries: list[PageEntry] = []
-        self.short_of_pages = False
-        """Somebody who runs lacked a page: nobody new is let in."""
         self._budget = budget
         self._chunk_tokens = 0
 

@@ -90,7 +90,7 @@ class Planner:
 
         With `ahead`, also those whose tokens must wait for a later step.
         """
-        if draft.short_of_pages or self._anybody_starves():
+        if self._anybody_starves():
             return
         while self.table.has_row and (ahead or draft.room(1)):
             request = self.roster.order.peek()
@@ -158,7 +158,6 @@ class Planner:
             if request.num_scheduled == request.num_computed:
                 self.roster.end(request, FinishReason.KV_CAPACITY, now)
             return False
-        draft.short_of_pages = True
         while count > self.pool.num_free:
             if count <= self.pool.num_free + self.table.num_coming:
                 self._starved[request.number] = request
