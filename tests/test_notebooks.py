@@ -12,8 +12,8 @@ from minicache.lab.notebooks import pairs, problems, read_cells, solved
 
 ROOT = Path(__file__).parent.parent
 STEMS = [pair.source.stem for pair in pairs(ROOT)]
-CODE_WIDTH = 92
-"""Characters that fit JupyterLab's column beside the file browser."""
+CODE_WIDTH = 100
+"""Characters that fit JupyterLab's column at 1,280 pixels, beside the file browser."""
 
 ALWAYS = {"minicache.lab", "minicache.viz", "minicache.model_config", "minicache.request"}
 """What a lesson may import from the first one on: black boxes, pictures, plain data."""
