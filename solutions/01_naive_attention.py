@@ -329,8 +329,8 @@ plot.set_xlabel("the key that is looked at")
 plot.set_ylabel("the query that looks")
 plots.picture(
     plot,
-    f"In layer 13, head 8, the token 'it' puts {100 * weights[5, 1]:.0f} % of its weight on 'whale'. "
-    "No token looks to the right of itself.",
+    f"In layer 13, head 8, the token 'it' puts {100 * weights[5, 1]:.0f} % of its weight on "
+    "'whale'. No token looks to the right of itself.",
     "computed here: smollm2-135m, float32",
 )
 
