@@ -98,7 +98,13 @@ class EngineCore:
         return self.take_finished()
 
     def finish(self, request: Request, reason: FinishReason) -> list[Request]:
-        """End a request for a reason that only its text shows. Returns who ended."""
+        """End a request for a reason that only its text shows. Returns who ended.
+
+        One that has ended already, for its length, is said to have ended for this reason too.
+        """
+        if request.finish_reason is FinishReason.LENGTH:
+            request.finish_reason = reason
+            self.trace.requests.set(self.trace.row_of(request.number), "reason", reason.value)
         self.scheduler.finish(request, reason, self.clock())
         return self.take_finished()
 

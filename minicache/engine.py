@@ -166,6 +166,8 @@ class Engine:
     def _last(self, entry: _Open) -> Delta:
         request = entry.request
         text = entry.stream.finish() if entry.stream else ""
+        if entry.stream and entry.stream.stopped:
+            self.core.finish(request, FinishReason.STOP)  # found with the last token it could have
         return self._delta(entry, text, None)._replace(
             finish_reason=request.finish_reason, error=request.error
         )
