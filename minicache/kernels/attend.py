@@ -106,9 +106,9 @@ def attend_kernel(
     WINDOW: tl.constexpr, SOFT_CAP: tl.constexpr, PRECISION: tl.constexpr,
     STRIDED: tl.constexpr, DEPENDENT: tl.constexpr, STAMPED: tl.constexpr,
 ):  # fmt: skip
-    """Grid (slots * KV heads): share s is item s % items of KV head s // items. Shares past the last
-    are empty: the grid is fixed under a CUDA graph. `STRIDED` lets a program take several shares, when
-    there may be more of them than programs.
+    """Grid (slots * KV heads): share s is item s // KV heads, KV head s % KV heads. Shares past the
+    last are empty: the grid is fixed under a CUDA graph. `STRIDED`: a program takes every so many-th
+    share, because there may be more shares than programs.
 
     `DEPENDENT`: the kernel may be launched while the one in front of it still runs. `STAMPED` stores
     (SM, start ns, end ns) of each program.
@@ -116,23 +116,24 @@ def attend_kernel(
     program = tl.program_id(0)
     if STAMPED:
         begin = globaltimer()
+    kv_heads = num_heads // GROUP
     total = tl.load(num_items)
-    shares = total * (num_heads // GROUP)
+    shares = total * kv_heads
     if STRIDED:
         for share in range(program, shares, tl.num_programs(0)):
             _attend_item(
-                share % total, share // total, items, q, k_pages, v_pages, page_table, out, lse,
+                share // kv_heads, share % kv_heads, items, q, k_pages, v_pages, page_table, out, lse,
                 partial_out, partial_lse, q_token, q_head, page_stride, head_stride, token_stride,
                 table_row, num_heads, capacity, scale_log2,
                 GROUP, D, BLOCK_D, PAGE, BLOCK_M, TILE, STAGES, CAUSAL, WINDOW, SOFT_CAP, PRECISION,
                 DEPENDENT,
             )  # fmt: skip
     elif program < shares:
-        item = program % total
-        # Causal row blocks see ever more keys: the longest goes first, so that none is left for last.
+        item = program // kv_heads
+        # Causal row blocks see ever more keys: the longest first, so that none is left for last.
         item = total - 1 - item if CAUSAL else item
         _attend_item(
-            item, program // total, items, q, k_pages, v_pages, page_table, out, lse,
+            item, program % kv_heads, items, q, k_pages, v_pages, page_table, out, lse,
             partial_out, partial_lse, q_token, q_head, page_stride, head_stride, token_stride,
             table_row, num_heads, capacity, scale_log2,
             GROUP, D, BLOCK_D, PAGE, BLOCK_M, TILE, STAGES, CAUSAL, WINDOW, SOFT_CAP, PRECISION,

@@ -56,20 +56,17 @@ class DecodePlan:
     """An SM, on average over the launch: Little's law asks bandwidth * latency / SMs."""
 
 
-def decode_shape(
-    gpu: Gpu, units: int, group: int, num_kv_heads: int, head_dim: int, element_bytes: int
-) -> LaunchShape:
+def decode_shape(group: int, head_dim: int, element_bytes: int) -> LaunchShape:
     """The program shape: all query heads of a KV head, padded to the 16 rows a tensor core takes.
 
-    Few long sequences take fewer programs with more loads in flight each (1 % on an H200); many
-    sequences take more programs, so that a batch that fills the GPU by itself fits at once.
+    Four programs an SM, each with one tile in flight, read faster than fewer programs with deeper
+    pipelines; the register cap is what lets four of them fit.
     """
     block_m = min(max(16, 1 << (group - 1).bit_length()), 64)
     row_bytes = (1 << (head_dim - 1).bit_length()) * element_bytes
     tile = 64 if row_bytes <= 256 else 32 if row_bytes <= 512 else 16
-    few = units * num_kv_heads * 8 <= gpu.sms * 3
-    registers = None if block_m > 16 or row_bytes > 256 else 168 if few else 128
-    return LaunchShape(block_m, tile, warps=4, stages=3 if few else 2, registers=registers)
+    small = block_m == 16 and row_bytes <= 256
+    return LaunchShape(block_m, tile, warps=4, stages=2, registers=128 if small else None)
 
 
 def resident_programs(gpu: Gpu, shape: LaunchShape, head_dim: int, element_bytes: int) -> int:
@@ -101,9 +98,7 @@ def decode_launch(
     `split_size` (tokens) makes results independent of the batch; `num_splits` forces a count.
     """
     group = num_heads // num_kv_heads
-    # With a fixed piece size nothing may depend on the batch, the program shape included.
-    counted = gpu.sms if split_size is not None else batch
-    shape = decode_shape(gpu, counted, group, num_kv_heads, head_dim, element_bytes)
+    shape = decode_shape(group, head_dim, element_bytes)
     wave = max(1, gpu.sms * resident_programs(gpu, shape, head_dim, element_bytes) // num_kv_heads)
     units = units_for(batch, group, shape.block_m)
     # Room for two pieces a unit, in whole waves: ragged batches need it.

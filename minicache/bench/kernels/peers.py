@@ -144,7 +144,10 @@ def _library(backend: SDPBackend) -> Peer:
 
 def flex_attention(sets: Sets, cache: Cache) -> list[Call]:
     """FlexAttention's decode kernel on contiguous keys; compiled for each shape, which takes a while."""
+    if not sets.case.equal:
+        raise NotImplementedError("a compilation for each length; left out for ragged batches")
     flex: Any = import_module("torch.nn.attention.flex_attention")
+    torch.compiler.reset()
     compiled: Any = torch.compile(flex.flex_attention, dynamic=False)
     rows = [sets.q[:, :, None]] if sets.case.equal else list(sets.q[:, :, None].split(1))
 

@@ -39,6 +39,8 @@ def environment(command: str) -> dict[str, str]:
 def decode_table(rows: Sequence[DecodeRow], ceilings: Ceilings) -> Table:
     """Microseconds a call; below them GB/s, % of the read-only rate and × floor of ours."""
     names = list(dict.fromkeys(name for row in rows for name in row.timings))
+    if not rows:
+        return []
     table = [["µs a call", *(row.case.name for row in rows)]]
     for name in names:
         table.append([name, *(_us(row, name) for row in rows)])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from minicache.bench.kernels import report
+from minicache.bench.kernels import plots, report
 from minicache.bench.kernels.cases import CASES, Cache
 from minicache.bench.kernels.ceilings import measure_ceilings
 from minicache.bench.kernels.chunks import CHUNKS, ChunkRow, bench_chunk
@@ -43,3 +43,4 @@ def run(*, decode: bool, chunk: bool, flex: bool, rounds: int, out: Path | None)
         print(report.text(report.chunk_table(chunks)))
     if out:
         report.write(out, decodes, chunks, ceilings, about)
+        plots.save(out / "kernels.json", out / "kernels.svg")
