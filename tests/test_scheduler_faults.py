@@ -297,7 +297,7 @@ def test_pages_that_come_back_go_to_who_waits_for_them_not_to_newcomers(max_in_f
     harness = Harness(
         num_pages=6, page_size=2, batching=PrefillFirst(), max_in_flight=max_in_flight
     )
-    long = harness.submit(range(10), max_tokens=2)
+    long = harness.submit(range(9), max_tokens=3)
     harness.step()
     shorts = [harness.submit([50 + i], max_tokens=3) for i in range(3)]
     harness.run(limit=100)
@@ -306,10 +306,11 @@ def test_pages_that_come_back_go_to_who_waits_for_them_not_to_newcomers(max_in_f
 
 def test_newcomers_are_let_in_again_when_the_pages_have_come():
     """The other side of it: who has its page no longer keeps the door shut."""
-    harness = Harness(num_pages=9, page_size=2, max_in_flight=2, order=Priority(), max_num_seqs=3)
-    long = harness.submit([1, 2, 3], max_tokens=13)
-    harness.submit([4, 5, 6, 7, 8, 9, 10], max_tokens=9, priority=1)
+    harness = Harness(num_pages=8, page_size=2, max_in_flight=2, order=Priority(), max_num_seqs=3)
+    long = harness.submit([1, 2, 3, 0], max_tokens=12)
+    low = harness.submit([4, 5, 6, 7, 8, 9, 10], max_tokens=9, priority=1)
     until(harness, lambda: preempted(harness))
+    assert preempted(harness) == [low]
     urgent = harness.submit([11], max_tokens=2, priority=-1)
     until(harness, lambda: urgent.finished)
     assert not long.finished
