@@ -6,7 +6,6 @@ ARGS ?=
 PY := .venv/bin/python
 # The stamp's name holds pyproject.toml and this folder: the set-up is repeated when either changes, and only then.
 STAMP := .venv/ready-$(shell { cat pyproject.toml; pwd; } | cksum | cut -d ' ' -f 1)
-NOTEBOOKS := $(wildcard solutions/*.ipynb lessons/*.ipynb)
 # Two test processes on two cores, one arithmetic thread each.
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n 2
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
@@ -39,7 +38,8 @@ test-fast: $(STAMP) ## Run the tests that need neither the model nor much time
 
 # The notebooks write the learner's library: into a folder that is thrown away.
 test-notebooks: model ## Run all cells of solutions/ and lessons/
-	@scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && export MINICACHE_MYCACHE="$$scratch" && $(if $(NOTEBOOKS),set -x && $(PYTEST) --dist loadfile --nbval-lax --nbval-current-env --nbval-cell-timeout=120 $(NOTEBOOKS),echo "There are no notebooks yet.")
+	@scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && export MINICACHE_MYCACHE="$$scratch" && set -x && \
+	$(PYTEST) --dist loadfile --nbval-lax --nbval-current-env --nbval-cell-timeout=120 solutions lessons
 
 lint: $(STAMP) ## Check style and types
 	$(PY) -m ruff check .

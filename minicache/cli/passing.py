@@ -14,4 +14,4 @@ def add(app: typer.Typer, name: str, module: str, help: str) -> None:
 
     @app.command(name, help=help, context_settings=_UNREAD, add_help_option=False)
     def hand_on(context: typer.Context) -> None:  # pyright: ignore[reportUnusedFunction]
-        import_module(module).main(context.args)
+        raise typer.Exit(import_module(module).main(context.args) or 0)
