@@ -64,7 +64,7 @@ def test_every_chunk_size_cold_and_warm(folder: Path, page_size: int, invariant:
     tokens = prompt(random.Random(7), 20)  # pages of 3 and of 16 end inside it
     params = SamplingParams(max_tokens=2, ignore_eos=True)
     want: dict[int, Tensor] = {}
-    for size in (20, *(range(1, 20) if page_size == 3 else (1, 4, 16, 19))):
+    for size in (20, *range(1, 20)):
         options = {"page_size": page_size, "max_num_seqs": 1, "max_num_batched_tokens": size}
         llm, sampler = make(folder, invariant, num_pages=64, **options)
         for number in (0, 1):
@@ -144,7 +144,7 @@ def whole(folder: Path, invariant: bool, sequence: list[int], positions: list[in
 def test_turmoil_changes_no_logit(folder: Path, invariant: bool):
     """Random limits, policies, page sizes, arrivals, preemptions; warm, cold; pools too small."""
     tally: Counter[str] = Counter()
-    for seed in (0, 2, 3):
+    for seed in range(6):
         turmoil = Turmoil(folder, seed, invariant, tally)
         requests = turmoil.run()
         for number, sequence in requests.items():
@@ -155,5 +155,30 @@ def test_turmoil_changes_no_logit(folder: Path, invariant: bool):
             for (_, position), want in whole(folder, invariant, sequence, some).items():
                 got = turmoil.sampler.logits[number, position]
                 check_equal(got, want, invariant, (seed, number, position))
-    assert tally["preempted"] >= 15 and tally["hits"] >= 3, tally
+    assert tally["preempted"] >= 30 and tally["hits"] >= 5, tally
     assert tally[str(FinishReason.LENGTH)] >= 15, tally
+
+
+def test_a_long_prompt_takes_memory_for_its_tokens_only(folder: Path, tmp_path: Path):
+    """vllm#5907, mlx-vlm#1732: logits of all positions; and a mask of 8,000 × 8,000 is as bad.
+
+    Either is 244 MiB or more; the prompt in one step really takes 45. Linux alone says the peak.
+    """
+    refs = Path("/proc/self/clear_refs")
+    if not refs.exists():
+        pytest.skip("only Linux can forget a process's peak memory")
+
+    def peak() -> float:
+        (line,) = [x for x in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in x]
+        return int(line.split()[1]) / 1024
+
+    wide = make_tiny_llama(tmp_path, vocab_size=16_000)
+    llm = LLM(wide, dtype="float32", num_pages=502, max_num_seqs=1, chunked_prefill=False)
+    params = SamplingParams(max_tokens=2, ignore_eos=True, logprobs=3)
+    llm.generate([70, 71], params)
+    refs.write_text("5")
+    before = peak()
+    (output,) = llm.generate([70 + i % 200 for i in range(8000)], params)
+    assert output.finish_reason is FinishReason.LENGTH
+    assert max(step.prefill_tokens for step in llm.engine.trace.steps) == 8000
+    assert peak() - before < 120

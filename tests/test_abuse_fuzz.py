@@ -68,10 +68,10 @@ ENGINES = st.builds(
     depth=st.integers(1, 2),
     batching=st.sampled_from(sorted(BATCHING)),
     order=st.sampled_from(sorted(ORDERS)),
-    pages=st.integers(5, 30),
+    pages=st.integers(5, 18),
     page_size=st.sampled_from([1, 3, 4]),
-    rows=st.integers(1, 4),
-    extra=st.integers(0, 12),
+    rows=st.integers(2, 5),
+    extra=st.integers(0, 20),
     chunked=st.booleans(),
 )
 SUBMIT = st.tuples(
@@ -204,4 +204,4 @@ def test_any_sequence_of_calls():
     run()
     for reason in FinishReason:
         assert tally[str(reason)] >= 20, tally
-    assert tally["stopped by text"] >= 100 and tally["preempted"] >= 25, tally
+    assert tally["stopped by text"] >= 60 and tally["preempted"] >= 20, tally
