@@ -19,6 +19,16 @@ from minicache import LLM, FinishReason, SamplingParams
 from minicache.policy import BATCHING, ORDERS
 from minicache.request import RequestState
 
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """A model this small loses more by waiting for a second thread than it gains."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 Logits = dict[tuple[int, int], Tensor]
 """By request number and position of the token they predict."""
 VOCABULARY = 344

@@ -127,7 +127,7 @@ class Listener:
 def offline(
     tokens: list[int], reason: FinishReason | None, stop: tuple[str, ...]
 ) -> tuple[str, bool]:
-    """The text of all tokens but an ending one, cut at the stop string that is complete first; and if so."""
+    """The text of all tokens but an ending one, cut at the first complete stop string; if so."""
     ended_by_token = reason is FinishReason.STOP and tokens[-1:] == [EOS]
     text = TOKENIZER.decode(tokens[:-1] if ended_by_token else tokens)
     for end in range(1, len(text) + 1):
