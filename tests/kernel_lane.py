@@ -1,7 +1,8 @@
 """Where kernel tests run: compiled on a GPU, or in Triton's interpreter on a CPU.
 
-The interpreter must be chosen before Triton is imported, so on a CPU these files run in a session of
-their own with TRITON_INTERPRET=1; `test_kernels_session.py` starts it. On a GPU: `pytest -m gpu`.
+The interpreter must be chosen before Triton is imported, so on a CPU these files run in a session
+of their own with TRITON_INTERPRET=1; `test_kernels_session.py` starts it. On a GPU: `pytest -m
+gpu`.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ def make_batch(
     seed=0,
     gain=1.0,
 ):
-    """Random tokens on shuffled pages; everything else in the cache is NaN, as is the unused table."""
+    """Random tokens on shuffled pages; everything else in the cache is NaN, as is the unused
+    table.
+    """
     g = torch.Generator().manual_seed(seed)
     counts = counts or [1] * len(lengths)
     columns = max(1, max(-(-n // page) for n in lengths))

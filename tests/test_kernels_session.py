@@ -1,4 +1,6 @@
-"""Runs the kernel tests in Triton's interpreter, in a session that chose it before importing Triton."""
+"""Runs the kernel tests in Triton's interpreter, in a session that chose it before importing
+Triton.
+"""
 
 import os
 import re

@@ -1,4 +1,6 @@
-# pyright: basic
+# pyright: basic, reportArgumentType=false, reportAssignmentType=false, reportCallIssue=false
+# pyright: reportIndexIssue=false, reportGeneralTypeIssues=false, reportAttributeAccessIssue=false
+# pyright: reportOperatorIssue=false, reportOptionalOperand=false, reportReturnType=false
 # The bodies of jit functions are Triton's language, which a Python type checker cannot follow.
 """The split kernel: one program attends one work item for one KV head."""
 
@@ -107,11 +109,11 @@ def attend_kernel(
     STRIDED: tl.constexpr, DEPENDENT: tl.constexpr, STAMPED: tl.constexpr,
 ):  # fmt: skip
     """Grid (slots * KV heads): share s is item s // KV heads, KV head s % KV heads. Shares past the
-    last are empty: the grid is fixed under a CUDA graph. `STRIDED`: a program takes every so many-th
-    share, because there may be more shares than programs.
+    last are empty: the grid is fixed under a CUDA graph. `STRIDED`: a program takes every so
+    many-th share, because there may be more shares than programs.
 
-    `DEPENDENT`: the kernel may be launched while the one in front of it still runs. `STAMPED` stores
-    (SM, start ns, end ns) of each program.
+    `DEPENDENT`: the kernel may be launched while the one in front of it still runs. `STAMPED`
+    stores (SM, start ns, end ns) of each program.
     """
     program = tl.program_id(0)
     if STAMPED:
@@ -122,9 +124,10 @@ def attend_kernel(
     if STRIDED:
         for share in range(program, shares, tl.num_programs(0)):
             _attend_item(
-                share // kv_heads, share % kv_heads, items, q, k_pages, v_pages, page_table, out, lse,
-                partial_out, partial_lse, q_token, q_head, page_stride, head_stride, token_stride,
-                table_row, num_heads, capacity, scale_log2,
+                share // kv_heads, share % kv_heads, items, q, k_pages, v_pages, page_table,
+                out, lse, partial_out, partial_lse,
+                q_token, q_head, page_stride, head_stride, token_stride, table_row,
+                num_heads, capacity, scale_log2,
                 GROUP, D, BLOCK_D, PAGE, BLOCK_M, TILE, STAGES, CAUSAL, WINDOW, SOFT_CAP, PRECISION,
                 DEPENDENT,
             )  # fmt: skip

@@ -1,7 +1,7 @@
 """Causal attention of ragged chunks over pages, cut along the keys when rows alone leave SMs idle.
 
-A 64-token chunk at 128k context has two row blocks a KV head: 16 programs on a GPU of 132 SMs. So the
-keys of each row block are cut too, by the rule that cuts a decode. A decode is a chunk of one.
+A 64-token chunk at 128k context has two row blocks a KV head: 16 programs on a GPU of 132 SMs. So
+the keys of each row block are cut too, by the rule that cuts a decode. A decode is a chunk of one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from minicache.kernels.launch import (
 from minicache.kernels.reference import AttentionResult
 from minicache.kernels.work import WorkList, make_work
 from minicache.protocols import AttentionBatch
-
 
 MANY_ROWS = 4096
 """Query rows (tokens times heads of a group) of a sequence from which smaller programs win."""
@@ -121,7 +120,7 @@ def plan(
 
 
 def chunk_flops(tokens: int, length: int, num_heads: int, head_dim: int) -> float:
-    """Floating-point operations of the visible pairs of a causal chunk: `tokens` rows at the end."""
+    """Operations of the visible pairs of a causal chunk: `tokens` rows at the end."""
     pairs = tokens * (length - tokens) + tokens * (tokens + 1) // 2
     return 4.0 * pairs * num_heads * head_dim
 
@@ -172,9 +171,9 @@ def chunk_prefill(
     """Causal attention of ragged chunks, each the last tokens of its sequence.
 
     `q: (T, H, D)`; pages `(P, K, N, D)`; `page_table: (B, C)`, `query_starts: (B + 1,)` and
-    `lengths: (B,)` int32; `max_query`: an upper bound of a sequence's rows, known on the host. `work`
-    is `chunk_work`'s answer for this step. Raises `ValueError` for shapes and types the kernels do not
-    take. Runs under a CUDA graph.
+    `lengths: (B,)` int32; `max_query`: an upper bound of a sequence's rows, known on the host.
+    `work` is `chunk_work`'s answer for this step. Raises `ValueError` for shapes and types the
+    kernels do not take. Runs under a CUDA graph.
     """
     check_inputs(q, k_pages, v_pages, page_table, lengths)
     gpu = gpu or gpu_of(q.device)
@@ -208,7 +207,9 @@ class ChunkPrefill:
     def __call__(
         self, q: Tensor, k_pages: Tensor, v_pages: Tensor, batch: AttentionBatch, scale: float
     ) -> Tensor:
-        """`q: (T, H, D)`, pages `(P, K, N, D)` → `(T, H, D)`. The first layer of a step cuts the work."""
+        """`q: (T, H, D)`, pages `(P, K, N, D)` → `(T, H, D)`. The first layer of a step cuts the
+        work.
+        """
         check_lengths(batch.host_lengths, batch.page_table.shape[1], k_pages.shape[2])
         # A step begins where its first layer comes round again, or with another batch.
         if self._step is None or self._step[0] is not batch or self._step[1] == k_pages.data_ptr():

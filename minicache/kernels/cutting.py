@@ -43,9 +43,9 @@ class Cutting(Enum):
 class CutRule:
     """The numbers behind a cutting, in items a KV head and in tiles.
 
-    AUTO takes the smallest piece whose items fit into one wave. If that piece is more than 5/4 of an
-    even share (one long sequence among many short ones), or if there are more units than a wave holds,
-    it takes the smallest whose items fit into the grid, in several waves.
+    AUTO takes the smallest piece whose items fit into one wave. If that piece is more than 5/4 of
+    an even share (one long sequence among many short ones), or if there are more units than a wave
+    holds, it takes the smallest whose items fit into the grid, in several waves.
     """
 
     cutting: Cutting

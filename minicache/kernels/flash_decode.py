@@ -27,7 +27,9 @@ from minicache.protocols import AttentionBatch
 BYTES_IN_FLIGHT = 12.3 * 1024
 """Bytes a lone program keeps in flight, measured on an H200 as its rate times 700 ns of latency."""
 EXCHANGE_BYTES = 6144
-"""Shared memory, beside the load buffers, through which warps exchange scores (compiler's report)."""
+"""Shared memory, beside the load buffers, through which warps exchange scores (compiler's report).
+
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,9 @@ def resident_programs(gpu: Gpu, shape: LaunchShape, head_dim: int, element_bytes
 
 
 def even_wave(wave: int, units: int) -> int:
-    """A wave that equal units divide evenly, where that costs it little: idle programs cost 1 to 2 %."""
+    """A wave that equal units divide evenly, where that costs it little: idle programs cost 1 to 2
+    %.
+    """
     even = units * (wave // units)
     return even if units >= 16 and even * 16 >= wave * 15 else wave
 
@@ -99,7 +103,8 @@ def decode_launch(
     split_size: int | None = None,
     num_splits: int | None = None,
 ) -> tuple[LaunchShape, CutRule]:
-    """Program shape and cutting of a decode: functions of shapes alone, so fixed under a CUDA graph.
+    """Program shape and cutting of a decode: functions of shapes alone, so fixed under a CUDA
+    graph.
 
     `split_size` (tokens) makes results independent of the batch; `num_splits` forces a count.
     """
@@ -148,7 +153,8 @@ def plan(
     split = sum(units[item.unit].rows for item in items if item.pieces > 1) * num_kv_heads
     in_flight = min(programs, slots) / gpu.sms * BYTES_IN_FLIGHT
     return DecodePlan(
-        shape, rule, resident, slots, min(rule.slots, max(rule.grid, len(items))) * num_kv_heads, programs,
+        shape, rule, resident, slots, min(rule.slots, max(rule.grid, len(items))) * num_kv_heads,
+        programs,
         programs / slots, items, tuple(_pieces_by_unit(items, len(units))),
         2 * tokens * num_kv_heads * head_dim * element_bytes,
         2 * split * (head_dim + 1) * 4, in_flight,
@@ -206,10 +212,11 @@ def flash_decode(
 ) -> AttentionResult:
     """Attention of one query token a sequence over its pages.
 
-    `q: (B, H, D)`; pages `(P, K, N, D)`; `page_table: (B, C)` and `lengths: (B,)` int32. A sequence of
-    length 0 gives output 0 and lse -inf. `work` is `decode_work`'s answer for this step, to share it
-    between layers. `window`: the last so many keys are visible; `soft_cap`: before the mask.
-    Raises `ValueError` for shapes and types the kernels do not take. Runs under a CUDA graph.
+    `q: (B, H, D)`; pages `(P, K, N, D)`; `page_table: (B, C)` and `lengths: (B,)` int32. A
+    sequence of length 0 gives output 0 and lse -inf. `work` is `decode_work`'s answer for this
+    step, to share it between layers. `window`: the last so many keys are visible; `soft_cap`:
+    before the mask. Raises `ValueError` for shapes and types the kernels do not take. Runs under a
+    CUDA graph.
     """
     check_inputs(q, k_pages, v_pages, page_table, lengths)
     gpu = gpu or gpu_of(q.device)
@@ -243,12 +250,14 @@ class FlashDecode:
     def __call__(
         self, q: Tensor, k_pages: Tensor, v_pages: Tensor, batch: AttentionBatch, scale: float
     ) -> Tensor:
-        """`q: (B, H, D)`, pages `(P, K, N, D)` → `(B, H, D)`. The first layer of a step cuts the work."""
+        """`q: (B, H, D)`, pages `(P, K, N, D)` → `(B, H, D)`. The first layer of a step cuts the
+        work.
+        """
         check_lengths(batch.host_lengths, batch.page_table.shape[1], k_pages.shape[2])
         if batch.max_query != 1 or q.shape[0] != batch.lengths.shape[0]:
             raise ValueError(
-                f"{q.shape[0]} query rows came for {batch.lengths.shape[0]} sequences, but a decode has "
-                "one row a sequence; use ChunkPrefill for the others."
+                f"{q.shape[0]} query rows came for {batch.lengths.shape[0]} sequences, but "
+                "a decode has one row a sequence; use ChunkPrefill for the others."
             )
         # A step begins where its first layer comes round again, or with another batch.
         first_layer = self._step is None or self._step[0] is not batch

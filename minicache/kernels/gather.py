@@ -1,4 +1,6 @@
-# pyright: basic
+# pyright: basic, reportArgumentType=false, reportAssignmentType=false, reportCallIssue=false
+# pyright: reportIndexIssue=false, reportGeneralTypeIssues=false, reportAttributeAccessIssue=false
+# pyright: reportOperatorIssue=false, reportOptionalOperand=false, reportReturnType=false
 # The bodies of jit functions are Triton's language, which a Python type checker cannot follow.
 """Copy the pages of one sequence into contiguous memory, for library kernels that know no pages."""
 
@@ -35,8 +37,8 @@ def gather_kernel(
 def gather_kv(
     k_pages: Tensor, v_pages: Tensor, table_row: Tensor, length: int
 ) -> tuple[Tensor, Tensor]:
-    """The first `length` tokens of a sequence: `(K, length, D)` keys and values. Pages `(P, K, N, D)`,
-    `table_row: (C,)` int32.
+    """The first `length` tokens of a sequence: `(K, length, D)` keys and values. Pages `(P, K, N,
+    D)`, `table_row: (C,)` int32.
     """
     kv_heads, page_size, dim = k_pages.shape[1:]
     options = {"dtype": k_pages.dtype, "device": k_pages.device}

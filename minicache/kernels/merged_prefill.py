@@ -1,9 +1,9 @@
 """Past and present apart, each by the best library kernel, joined by their log-sum-exp.
 
 The past of a chunk is seen by all of its rows, so it needs no mask, and then query tokens and the
-heads of a group are alike: fold them into one axis and a kernel without grouped heads reads each key
-once. Only the square of the chunk on itself is causal. Pays from a few hundred rows; below that a
-library kernel leaves most SMs idle, and `chunk_prefill` cuts the keys instead.
+heads of a group are alike: fold them into one axis and a kernel without grouped heads reads each
+key once. Only the square of the chunk on itself is causal. Pays from a few hundred rows; below
+that a library kernel leaves most SMs idle, and `chunk_prefill` cuts the keys instead.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from minicache.attention.partial import Partial, merge
 from minicache.kernels.chunk_prefill import ChunkPrefill
 from minicache.kernels.gather import gather_kv
 from minicache.kernels.launch import check_inputs, check_lengths
@@ -29,14 +30,6 @@ def library_attention(
         q[None], keys[None], values[None], None, True, 0.0, causal, False, scale=scale
     )
     return found[0][0], found[1][0].reshape(q.shape[:2])
-
-
-def merge_two(a: Tensor, a_lse: Tensor, b: Tensor, b_lse: Tensor) -> tuple[Tensor, Tensor]:
-    """Join two partial results over disjoint keys: outputs `(..., D)`, lse `(...)` in natural log."""
-    lse = torch.logaddexp(a_lse, b_lse)
-    safe = torch.where(lse == -torch.inf, 0.0, lse)
-    weight_a, weight_b = torch.exp(a_lse - safe)[..., None], torch.exp(b_lse - safe)[..., None]
-    return (a.float() * weight_a + b.float() * weight_b).to(a.dtype), lse
 
 
 def merged_chunk(
@@ -60,12 +53,14 @@ def merged_chunk(
         )  # fmt: skip
         before = before.view(kv_heads, tokens, group, dim).transpose(0, 1).reshape(q.shape)
         before_lse = before_lse.view(kv_heads, tokens, group).transpose(0, 1).reshape(tokens, heads)
-        output, lse = merge_two(before, before_lse, output, lse)
+        joined = merge(Partial(before, before_lse), Partial(output, lse))
+        output, lse = joined.output.to(q.dtype), joined.lse
     return AttentionResult(output, lse)
 
 
 class MergedPrefill:
-    """Chunks for the engine: library kernels for long ones, `ChunkPrefill` for the rest of the step.
+    """Chunks for the engine: library kernels for long ones, `ChunkPrefill` for the rest of the
+    step.
 
     Not graph-safe: it loops over sequences on the host.
     """

@@ -16,7 +16,9 @@ class AttentionResult(NamedTuple):
     output: Tensor
     """(T, H, D), in the dtype of q."""
     lse: Tensor
-    """(T, H) float32: log-sum-exp of the scaled scores, natural logarithm; -inf where no key was seen."""
+    """(T, H) float32: log-sum-exp of the scaled scores, natural logarithm; -inf where no key was
+    seen.
+    """
 
 
 def gather(pages: Tensor, table_row: Tensor, length: int) -> Tensor:
@@ -72,7 +74,7 @@ def paged_attention_reference(
     `q: (T, H, D)`; pages `(P, K, N, D)`; `page_table: (B, C)`. Rows
     `[query_starts[b], query_starts[b + 1])` are the last tokens of sequence b.
     """
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    factor = float(q.shape[-1]) ** -0.5 if scale is None else scale
     output = torch.zeros(q.shape, dtype=dtype, device=q.device)
     lse = torch.full(q.shape[:2], -math.inf, dtype=dtype, device=q.device)
     for b, length in enumerate(lengths):
@@ -81,5 +83,5 @@ def paged_attention_reference(
             continue
         keys = gather(k_pages, page_table[b], length).to(dtype)
         values = gather(v_pages, page_table[b], length).to(dtype)
-        output[rows], lse[rows] = attend(q[rows].to(dtype), keys, values, scale, soft_cap, window)
+        output[rows], lse[rows] = attend(q[rows].to(dtype), keys, values, factor, soft_cap, window)
     return AttentionResult(output, lse.float())

@@ -1,4 +1,6 @@
-# pyright: basic
+# pyright: basic, reportArgumentType=false, reportAssignmentType=false, reportCallIssue=false
+# pyright: reportIndexIssue=false, reportGeneralTypeIssues=false, reportAttributeAccessIssue=false
+# pyright: reportOperatorIssue=false, reportOptionalOperand=false, reportReturnType=false
 # The bodies of jit functions are Triton's language, which a Python type checker cannot follow.
 """The inner loop: online softmax over tiles of keys and values that lie in pages."""
 
@@ -14,7 +16,9 @@ def _saturating_tanh(x):
 
 @triton.jit
 def _load_rows(head_pages, offsets, dims, present, D: tl.constexpr, MASKED: tl.constexpr):
-    """Rows `offsets` of one KV head: (TILE, BLOCK_D). What is not `present` reads as 0, not as NaN."""
+    """Rows `offsets` of one KV head: (TILE, BLOCK_D). What is not `present` reads as 0, not as
+    NaN.
+    """
     pointers = head_pages + offsets[:, None] + dims[None, :]
     whole: tl.constexpr = dims.shape[0] == D
     if MASKED:

@@ -1,9 +1,11 @@
-# pyright: basic
+# pyright: basic, reportArgumentType=false, reportAssignmentType=false, reportCallIssue=false
+# pyright: reportIndexIssue=false, reportGeneralTypeIssues=false, reportAttributeAccessIssue=false
+# pyright: reportOperatorIssue=false, reportOptionalOperand=false, reportReturnType=false
 # The bodies of jit functions are Triton's language, which a Python type checker cannot follow.
 """The planning kernel: cut a step's key ranges into work items on the device, once for all layers.
 
-A program that looks for its own share repeats the search in every program of every layer; here it is
-done once, and a program reads its share in one 32-byte load.
+A program that looks for its own share repeats the search in every program of every layer; here it
+is done once, and a program reads its share in one 32-byte load.
 """
 
 from __future__ import annotations
@@ -200,8 +202,8 @@ def _capacity(rule: CutRule, num_units: int, most_tiles: int) -> tuple[int, int]
 
 
 def launch_options(dependent: bool, registers: int | None = None) -> dict[str, object]:
-    """Options of a launch that may start before the kernel in front of it has ended (Hopper on), and
-    whose threads use at most so many `registers`.
+    """Options of a launch that may start before the kernel in front of it has ended (Hopper on),
+    and whose threads use at most so many `registers`.
     """
     options: dict[str, object] = {"launch_pdl": True} if dependent else {}
     return options if registers is None else {**options, "maxnreg": registers}

@@ -26,7 +26,9 @@ PLACEMENTS = ((1, 32768, 8), (1, 32768, 16), (1, 32768, 64), (1, 32768, None), (
 
 
 def splits(cache: Cache) -> dict[str, Part]:
-    """Microseconds of a decode against the number of splits, with the heuristic's and SDPA's beside."""
+    """Microseconds of a decode against the number of splits, with the heuristic's and SDPA's
+    beside.
+    """
     return {
         f"{batch}x{context}": lambda batch=batch, context=context: _splits(cache, batch, context)
         for batch in BATCHES
@@ -66,12 +68,11 @@ def _rounded(timings: Mapping[str, Timing]) -> dict[str, list[float]]:
 
 def placement(cache: Cache) -> dict[str, Part]:
     """Which SM ran each program, from when to when, in nanoseconds after the first began."""
-    return {
-        f"{batch}x{context}, {count or 'heuristic'}": lambda batch=batch, context=context, count=count: (
-            _placement(cache, batch, context, count)
-        )
-        for batch, context, count in PLACEMENTS
-    }
+
+    def part(batch: int, context: int, count: int | None) -> Part:
+        return lambda: _placement(cache, batch, context, count)
+
+    return {f"{b}x{n}, {count or 'heuristic'}": part(b, n, count) for b, n, count in PLACEMENTS}
 
 
 def _placement(cache: Cache, batch: int, context: int, count: int | None) -> dict[str, Any]:

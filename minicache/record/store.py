@@ -31,7 +31,7 @@ class Recording:
         return cls(path, dict(about), found.get("parts", {}))
 
     def measure(self, name: str, part: Callable[[], Any]) -> bool:
-        """Measure part `name` and save the file, unless it is there. Returns whether it measured."""
+        """Measure part `name` and save the file, unless it is there. Whether it measured."""
         if name in self.parts:
             return False
         self.parts[name] = part()

@@ -101,8 +101,8 @@ class Cache:
         return Sets(case, q, self.k_pages, self.v_pages, tuple(tables), lengths)
 
     def contiguous(self, sets: Sets) -> list[list[tuple[Tensor, Tensor]]]:
-        """Per set, contiguous keys and values `(B', K, S, D)`: one pair for equal lengths, else one a
-        sequence. They are views of the same memory.
+        """Per set, contiguous keys and values `(B', K, S, D)`: one pair for equal lengths, else
+        one a sequence. They are views of the same memory.
         """
         case = sets.case
         groups = (

@@ -76,7 +76,7 @@ def flashinfer_fa2(q: Tensor, sets: Sets) -> Call:
 
 
 def sdpa_flash(q: Tensor, sets: Sets) -> Call:
-    """torch's FlashAttention-2 on contiguous keys, aligned at the end."""
+    """Torch's FlashAttention-2 on contiguous keys, aligned at the end."""
     bias: Any = import_module("torch.nn.attention.bias")
     attention: Any = torch.nn.functional.scaled_dot_product_attention
     length = sets.case.lengths[0]

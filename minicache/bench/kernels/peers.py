@@ -1,4 +1,5 @@
-"""The decode kernels that ours is compared with, each behind the same small face: one call a KV set.
+"""The decode kernels that ours is compared with, each behind the same small face: one call a KV
+set.
 
 A peer that is not installed raises `ImportError` and is left out of the table. Libraries without
 types are called through `Any`.
@@ -143,7 +144,9 @@ def _library(backend: SDPBackend) -> Peer:
 
 
 def flex_attention(sets: Sets, cache: Cache) -> list[Call]:
-    """FlexAttention's decode kernel on contiguous keys; compiled for each shape, which takes a while."""
+    """FlexAttention's decode kernel on contiguous keys; compiled for each shape, which takes a
+    while.
+    """
     if not sets.case.equal:
         raise NotImplementedError("a compilation for each length; left out for ragged batches")
     flex: Any = import_module("torch.nn.attention.flex_attention")

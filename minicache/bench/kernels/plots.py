@@ -1,9 +1,10 @@
-"""The benchmark as a picture: time against context, share of the read-only rate, × floor, chunks."""
+"""The benchmark as a picture: time, share of the read-only rate, × floor, chunks."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,9 @@ def save(data_file: Path, picture: Path) -> None:
     cases = data["decode"]
     if cases:
         _contexts(axes[0][0], cases)
-        read = data["ceilings"]["read"]
-        _by_case(axes[0][1], cases, lambda case, us: case["kv_bytes"] / us * 1e8 / read)
+        _by_case(axes[0][1], cases, partial(_share, data["ceilings"]["read"]))
         axes[0][1].set_title("Share of the read-only rate, % (higher is better)")
-        _by_case(axes[1][0], cases, lambda case, us: us * DATA_SHEET / case["kv_bytes"] / 1e6)
+        _by_case(axes[1][0], cases, _over_floor)
         axes[1][0].set_ylim(1, 2)
         axes[1][0].set_title("Time over the floor: KV bytes / 4.8 TB/s (lower is better)")
     if data["chunk"]:
@@ -35,6 +35,15 @@ def save(data_file: Path, picture: Path) -> None:
     figure.text(0.99, 0.0, f"measured: {about['device']}, {about['date']}", ha="right", fontsize=9)
     figure.savefig(picture)
     plt.close(figure)
+
+
+def _share(rate: float, case: Mapping[str, Any], us: float) -> float:
+    """Percent of `rate` (bytes a second) that a call of `us` microseconds reached."""
+    return case["kv_bytes"] / us * 1e8 / rate
+
+
+def _over_floor(case: Mapping[str, Any], us: float) -> float:
+    return us * DATA_SHEET / case["kv_bytes"] / 1e6
 
 
 def _names(entries: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -69,7 +78,11 @@ def _contexts(axis: Any, cases: Sequence[Mapping[str, Any]]) -> None:
     axis.legend(fontsize=8)
 
 
-def _by_case(axis: Any, cases: Sequence[Mapping[str, Any]], value: Any) -> None:
+def _by_case(
+    axis: Any,
+    cases: Sequence[Mapping[str, Any]],
+    value: Callable[[Mapping[str, Any], float], float],
+) -> None:
     for number, name in enumerate(_names(cases)):
         heights = [value(c, c["us"][name][0]) if name in c["us"] else None for c in cases]
         axis.plot(range(len(cases)), heights, **_style(number, name))
