@@ -32,7 +32,9 @@ def save(data_file: Path, picture: Path) -> None:
         _chunks(axes[1][1], data["chunk"])
     about = data["about"]
     figure.suptitle("Paged attention kernels, bf16, head_dim 128, 8 KV heads, pages of 16 tokens")
-    figure.text(0.99, 0.0, f"measured: {about['device']}, {about['date']}", ha="right", fontsize=9)
+    figure.text(
+        0.99, 0.985, f"measured: {about['device']}, {about['date']}", ha="right", fontsize=9
+    )
     figure.savefig(picture)
     plt.close(figure)
 
