@@ -90,6 +90,9 @@ def test_fewer_kv_heads_are_cut_further():
 
 
 def test_plans_need_neither_torch_nor_triton():
-    code = "import sys, minicache.kernels.decode_plan as _; m = sys.modules; print('torch' in m, 'triton' in m)"
+    code = (
+        "import sys, minicache.kernels.decode_plan as _; m = sys.modules; "
+        "print('torch' in m, 'triton' in m)"
+    )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["False", "False"]
