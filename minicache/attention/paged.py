@@ -19,8 +19,8 @@ class BatchPlan(NamedTuple):
     """What all layers of a step share: who is attended to together, and where their tokens lie."""
 
     batch: AttentionBatch
-    decodes: list[tuple[Tensor, GatherGroup]]
-    """Groups of sequences with one query each, with the rows of those queries, `(M,)` int64."""
+    decodes: list[tuple[Tensor | slice, GatherGroup]]
+    """Groups of sequences with one query each, with the rows of those queries."""
     chunks: list[tuple[slice, GatherGroup]]
     """Single sequences with several queries, with their rows."""
 
@@ -65,16 +65,23 @@ def plan_batch(batch: AttentionBatch, shape: torch.Size) -> BatchPlan:
     lengths = batch.host_lengths or tuple(batch.lengths.tolist())
     single = [b for b in range(len(lengths)) if starts[b + 1] - starts[b] == 1]
     several = [b for b in range(len(lengths)) if starts[b + 1] - starts[b] > 1]
-    decodes: list[tuple[Tensor, GatherGroup]] = []
+    decodes: list[tuple[Tensor | slice, GatherGroup]] = []
     for group in group_lengths([lengths[b] for b in single]):
-        members = [single[i] for i in group]
-        rows = torch.tensor([starts[b] for b in members], device=batch.page_table.device)
+        members = sorted(single[i] for i in group)
+        rows = _rows([starts[b] for b in members], batch.page_table.device)
         decodes.append((rows, plan_group(members, lengths, batch.page_table, shape)))
     chunks = [
         (slice(starts[b], starts[b + 1]), plan_group([b], lengths, batch.page_table, shape))
         for b in several
     ]
     return BatchPlan(batch, decodes, chunks)
+
+
+def _rows(numbers: list[int], device: torch.device) -> Tensor | slice:
+    """Where it can be a slice, nothing is copied to take those rows out or to put them back."""
+    if numbers[-1] - numbers[0] == len(numbers) - 1:
+        return slice(numbers[0], numbers[-1] + 1)
+    return torch.tensor(numbers, device=device)
 
 
 def decode_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:

@@ -81,11 +81,12 @@ class Decoder:
         """Compute all rows, store keys and values, and return logits `(R, V)` of `step.sampled`."""
         x = F.embedding(step.tokens, self._embedding).to(self.dtype)  # (T, hidden)
         delta: Tensor | None = None
+        angles = self._rope.at(step.positions)
         scale = self.config.head_dim**-0.5
         for number, layer in enumerate(self._layers):
             pages = cache.k_pages[number], cache.v_pages[number]
             x, qkv = self._rows(partial(self._project, layer), x, delta)
-            q = self._ops.rotary_write(qkv, self._heads, layer.head_norm, self._rope, step, *pages)
+            q = self._ops.rotary_write(qkv, self._heads, layer.head_norm, angles, step, *pages)
             mixed = attend(q, *pages, step, scale).flatten(1)  # (T, H * D)
             x, delta = self._rows(partial(self._transform, layer), x, mixed)
         assert delta is not None, "a decoder has layers"

@@ -34,12 +34,15 @@ class Ops(Protocol):
         qkv: Tensor,
         shape: HeadShape,
         head_norm: Tensor | None,
-        rope: Rope,
+        angles: Rope,
         step: StepInputs,
         k_pages: Tensor,
         v_pages: Tensor,
     ) -> Tensor:
-        """Norm heads if told to, turn q and k, store k and v. `(T, (H + 2K) * D)` → `(T, H, D)`."""
+        """Norm heads if told to, turn q and k by each row's angles, store k and v.
+
+        `qkv: (T, (H + 2K) * D)` → q `(T, H, D)`.
+        """
         ...
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
@@ -65,7 +68,7 @@ class TorchOps:
         qkv: Tensor,
         shape: HeadShape,
         head_norm: Tensor | None,
-        rope: Rope,
+        angles: Rope,
         step: StepInputs,
         k_pages: Tensor,
         v_pages: Tensor,
@@ -74,14 +77,13 @@ class TorchOps:
         heads, kv_heads, eps = shape
 
         def turn(qkv: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
-            both, v = qkv.unflatten(-1, (heads + 2 * kv_heads, -1)).split(
-                (heads + kv_heads, kv_heads), 1
-            )
+            each = qkv.unflatten(-1, (heads + 2 * kv_heads, -1))  # (T, H + 2K, D)
+            both, v = each.split((heads + kv_heads, kv_heads), 1)
             if head_norm is not None:
                 both = F.rms_norm(both, both.shape[-1:], None, eps) * head_norm
             return *rotate(both, cos, sin).split((heads, kv_heads), 1), v
 
-        q, k, v = self._rows(turn, qkv, rope.cos[step.positions], rope.sin[step.positions])
+        q, k, v = self._rows(turn, qkv, *angles)
         k_pages[step.pages, :, step.offsets] = k  # (T, K, D)
         v_pages[step.pages, :, step.offsets] = v
         return q

@@ -19,6 +19,10 @@ class Rope(NamedTuple):
     sin: Tensor
     """(L, D): minus the sines, then the sines, so that a turn is x · cos + swapped(x) · sin."""
 
+    def at(self, positions: Tensor) -> Rope:
+        """The angles of `positions: (T,)`, one row each."""
+        return Rope(self.cos[positions], self.sin[positions])
+
 
 def make_rope(
     config: ModelConfig, max_positions: int, *, dtype: torch.dtype, device: torch.device
@@ -47,7 +51,7 @@ def stretch(frequencies: Tensor, scaling: RopeScaling) -> Tensor:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn heads `x: (T, heads, D)` by the angles of their positions, `cos, sin: (T, D)`."""
+    """Turn heads `x: (T, heads, D)`, each row by its own angles: `cos, sin: (T, D)` of a `Rope`."""
     left, right = x.chunk(2, dim=-1)
     swapped = torch.cat([right, left], dim=-1)
     return torch.addcmul(x * cos[:, None], swapped, sin[:, None])
