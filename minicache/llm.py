@@ -97,10 +97,7 @@ class LLM:
         precision = choose_dtype(dtype, place)
         policy = by_name("batching", batching, BATCHING)
         order = by_name("queue_order", queue_order, ORDERS)
-        dummy = load_format == "dummy"
-        checkpoint = load(
-            model, load_format=load_format, dtype=precision if dummy else None, device=place
-        )
+        checkpoint = load(model, load_format=load_format, dtype=precision, device=place)
         config = checkpoint.config
         context = context_length(max_model_len, config)
         tokenizer = Tokenizer.from_folder(checkpoint.folder) if checkpoint.folder else None
