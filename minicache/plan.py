@@ -33,7 +33,7 @@ class Admission(NamedTuple):
 
 
 class PageEntry(NamedTuple):
-    """One changed entry of the page table: the tokens [column * N, (column + 1) * N) lie in `page`."""
+    """A changed entry of the page table: tokens [column * N, (column + 1) * N) lie in `page`."""
 
     row: int
     column: int

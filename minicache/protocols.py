@@ -38,8 +38,8 @@ class Executor(Protocol):
 class AttentionBatch:
     """Where the query rows of B sequences sit, and where their keys and values are.
 
-    Rows `[query_starts[b], query_starts[b + 1])` of `q` are the last tokens of sequence b, aligned at
-    the end: with `t` rows, row i may see keys `[0, lengths[b] - t + i]`. The step has already
+    Rows `[query_starts[b], query_starts[b + 1])` of `q` are the last tokens of sequence b, aligned
+    at the end: with `t` rows, row i may see keys `[0, lengths[b] - t + i]`. The step has already
     written its own keys and values. Host values are upper bounds under a CUDA graph.
     """
 
@@ -53,7 +53,7 @@ class AttentionBatch:
     max_length: int
     host_query_starts: tuple[int, ...] = ()
     host_lengths: tuple[int, ...] = ()
-    """The same numbers on the host, for attention that loops in Python; empty under a CUDA graph."""
+    """The same on the host, for attention that loops in Python; empty under a CUDA graph."""
 
 
 class PagedAttention(Protocol):
@@ -65,5 +65,5 @@ class PagedAttention(Protocol):
     def __call__(
         self, q: Tensor, k_pages: Tensor, v_pages: Tensor, batch: AttentionBatch, scale: float
     ) -> Tensor:
-        """`q: (T, H, D)`, pages `(P, K, N, D)` → `(T, H, D)`. Keys past a length may hold anything."""
+        """`q: (T, H, D)`, pages `(P, K, N, D)` → `(T, H, D)`; past a length may be anything."""
         ...
