@@ -159,3 +159,30 @@ def test_a_row_of_a_product_does_not_depend_on_its_place(dtype, outputs, inputs)
         order = torch.randperm(150, generator=generator)[: int(torch.randint(1, 150, ()))]
         (got,) = rows(lambda x: (linear(x),), x[order])
         assert torch.equal(got, want[order])
+
+
+@pytest.mark.model
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+def test_smollm2_gives_the_same_bits(dtype):
+    from minicache.weights import load
+
+    checkpoint = load("smollm2-135m", dtype=dtype)
+    model = Decoder(checkpoint.config, checkpoint.tensors, dtype=dtype, batch_invariant=True)
+    tokens = prompt(150, vocabulary=49152)
+    whole = Driver(model)
+    whole.admit(tokens)
+    whole.generate(0, 2)
+    for size in (149, 64, 37):
+        cut = Driver(model)
+        cut.admit(tokens)
+        cut.generate(0, 2, chunk=size)
+        assert all(torch.equal(cut.logits[key], whole.logits[key]) for key in whole.logits)
+    crowd = Driver(model)
+    crowd.admit(prompt(40, seed=1, vocabulary=49152))
+    row = crowd.admit(tokens)
+    crowd.step([(0, 0, 40), (row, 0, 100)])
+    crowd.step([(0, 40, 41), (row, 100, 150)])
+    crowd.step([(0, 41, 42), (row, 150, 151)])
+    for position in (150, 151):
+        assert torch.equal(crowd.logits[row, position], whole.logits[0, position])

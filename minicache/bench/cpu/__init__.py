@@ -25,7 +25,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Measure and print a table; the exit code is 1 when a bar is missed."""
     options = _parse(words)
     folder = find(options.model)
-    from minicache.bench.cpu.measure import Row, contest_rows, fresh_rows
+    from minicache.bench.cpu.measure import Row, contest_rows, fresh_rows, invariant_rows
     from minicache.bench.cpu.report import as_json, table
 
     rows: list[Row] = []
@@ -33,6 +33,7 @@ def main(words: Sequence[str] | None = None) -> int:
         for dtype in options.dtype:
             rows += fresh_rows(folder, dtype, min(options.repeats, 3))
             rows += contest_rows(folder, dtype, options.repeats)
+            rows += invariant_rows(folder, dtype, options.repeats)
     Console().print(table(rows, options.model))
     if options.json is not None:
         command = f"minicache bench cpu {' '.join(words or sys.argv[1:])}".strip()

@@ -75,6 +75,20 @@ def contest_rows(folder: Path, dtype: str, repeats: int) -> Iterator[Row]:
     yield _duel_row(f"prefill of {LONG:,} tokens", duel, dtype, "s", 1.0, least, "prefill")
 
 
+def invariant_rows(folder: Path, dtype: str, repeats: int) -> Iterator[Row]:
+    """What `batch_invariant` costs: its time over that of the default, measured in turn."""
+    fixed, free = (
+        Ours(folder, dtype, slots=1, budget=512, num_pages=PAGES, batch_invariant=invariant)
+        for invariant in (True, False)
+    )
+    prompt = one_prompt(512, free.llm.config.vocab_size)
+    duel = alternate(lambda: fixed.prefill(prompt), lambda: free.prefill(prompt), repeats)
+    yield _cost_row("batch_invariant: prefill of 512", duel, dtype, "s", 1.0)
+    short = prompt[:OUTPUTS]
+    duel = alternate(lambda: fixed.decode(short, 32), lambda: free.decode(short, 32), repeats)
+    yield _cost_row("batch_invariant: decode", duel, dtype, "ms/token", 1e3)
+
+
 def fresh_rows(folder: Path, dtype: str, repeats: int) -> Iterator[Row]:
     """Ready time and memory of a process of its own."""
     runs = [measure_fresh(folder, dtype) for _ in range(repeats)]
@@ -136,3 +150,9 @@ def _duel_row(
         bar=BARS.get((bar, dtype)),
         repeats={"ours": duel.ours, "theirs": duel.theirs},
     )
+
+
+def _cost_row(what: str, duel: Duel, dtype: str, unit: str, scale: float) -> Row:
+    """How many times the default's time the first of the two took."""
+    repeats = {"invariant": duel.ours, "default": duel.theirs}
+    return Row(what, dtype, 1 / duel.ratio, unit, ours=duel.best[0] * scale, repeats=repeats)

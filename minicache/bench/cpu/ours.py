@@ -15,7 +15,14 @@ class Ours:
     """Continuous batching through `slots` slots. No prefix cache: each repeat is work again."""
 
     def __init__(
-        self, folder: Path, dtype: str, *, slots: int, budget: int, num_pages: int
+        self,
+        folder: Path,
+        dtype: str,
+        *,
+        slots: int,
+        budget: int,
+        num_pages: int,
+        batch_invariant: bool = False,
     ) -> None:
         self.llm = LLM(
             folder,
@@ -25,6 +32,7 @@ class Ours:
             max_num_seqs=slots,
             max_num_batched_tokens=budget,
             prefix_caching=False,
+            batch_invariant=batch_invariant,
         )
 
     def prefill(self, prompt: Sequence[int]) -> float:
