@@ -387,13 +387,16 @@ class Harness:
             self._progress[item.number] = item.stop
 
     def _check_stall_free(self, plan: StepPlan, ready: list[Request]) -> None:
-        """Who was ready is in the step, unless it gave way or its page is still on the way."""
-        decoding = {item.number for item in plan.items[: plan.num_decodes]}
+        """Who was ready is in the step, unless it gave way or its page is still on the way.
+
+        Who gave way may be let in again at once, on pages that others share: then it is a chunk.
+        """
+        planned = {item.number for item in plan.items}
         most = self.num_pages * self.page_size
         for request in ready:
             waits = request.number in self.scheduler._planner._starved
             too_long = request.num_scheduled >= most  # it ends when its token in flight is known
-            assert request.number in decoding or request.row < 0 or waits or too_long
+            assert request.number in planned or request.row < 0 or waits or too_long
 
     def _take_events(self) -> None:
         self.events += self.scheduler.take_events()

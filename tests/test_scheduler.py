@@ -11,7 +11,7 @@ from fake_executor import EOS, Harness, expected, next_token
 
 from minicache.page_pool import PagePool
 from minicache.plan import Admission, PageEntry, StepResult
-from minicache.policy import Static, Work
+from minicache.policy import Priority, Static, Work
 from minicache.request import FinishReason, Request, RequestRefused, RequestState, SamplingParams
 from minicache.scheduler import EventKind, Scheduler, SchedulerConfig, SchedulerStalled
 
@@ -494,3 +494,18 @@ def test_states_of_a_request():
         harness.step()
         seen.add(b.state)
     assert seen == set(RequestState) and a.finished
+
+
+def test_who_gives_way_may_come_back_in_the_same_step_on_shared_pages():
+    """Its own copy of a page that another stores too is freed, and then holds its next token."""
+    harness = Harness(
+        num_pages=4, page_size=1, max_num_seqs=3, max_num_batched_tokens=3, order=Priority()
+    )
+    for _ in range(3):
+        harness.submit([0], max_tokens=1)
+    gives_way = harness.submit([0], max_tokens=2, priority=1)
+    harness.submit([0, 0], max_tokens=2)
+    harness.run()
+    assert gives_way.num_preemptions == 1
+    assert spans(harness, gives_way) == [(0, 1, True), (1, 2, True)]
+    assert [plan.step for plan in harness.plans] == [0, 1, 2], "it lost no step by it"
