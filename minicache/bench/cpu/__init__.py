@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ def main(words: Sequence[str] | None = None) -> int:
     options = _parse(words)
     folder = find(options.model)
     from minicache.bench.cpu.measure import Row, contest_rows, fresh_rows, invariant_rows
-    from minicache.bench.cpu.report import as_json, table
+    from minicache.bench.cpu.report import as_json, tables
 
     rows: list[Row] = []
     with Console(stderr=True).status("Measuring; the machine should have nothing else to do."):
@@ -34,10 +35,11 @@ def main(words: Sequence[str] | None = None) -> int:
             rows += fresh_rows(folder, dtype, min(options.repeats, 3))
             rows += contest_rows(folder, dtype, options.repeats)
             rows += invariant_rows(folder, dtype, options.repeats)
-    Console().print(table(rows, options.model))
+    Console().print(*tables(rows, folder.name))
     if options.json is not None:
-        command = f"minicache bench cpu {' '.join(words or sys.argv[1:])}".strip()
-        document = as_json(rows, options.model, command)
+        asked = sys.argv[1:] if words is None else words
+        command = shlex.join(["minicache", "bench", "cpu", *asked])
+        document = as_json(rows, folder.name, command)
         options.json.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
     return 0 if all(row.good for row in rows) else 1
 

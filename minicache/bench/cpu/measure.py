@@ -67,7 +67,7 @@ def contest_rows(folder: Path, dtype: str, repeats: int) -> Iterator[Row]:
         lambda: ours.decode(short, OUTPUTS), lambda: theirs.decode(short, OUTPUTS), repeats
     )
     least = floor.decode_floor(config, precision, 2 * OUTPUTS, machine)
-    yield _duel_row("one prompt, decode", duel, dtype, "ms/token", 1e3, least, "decode")
+    yield _duel_row("one prompt, decode", duel, dtype, "ms/tok", 1e3, least, "decode")
     yield from _queue_rows(ours, theirs, config, dtype, repeats)
     prompt = one_prompt(LONG, config.vocab_size)
     duel = alternate(lambda: ours.prefill(prompt), lambda: theirs.prefill(prompt), repeats)
@@ -86,7 +86,7 @@ def invariant_rows(folder: Path, dtype: str, repeats: int) -> Iterator[Row]:
     yield _cost_row("batch_invariant: prefill of 512", duel, dtype, "s", 1.0)
     short = prompt[:OUTPUTS]
     duel = alternate(lambda: fixed.decode(short, 32), lambda: free.decode(short, 32), repeats)
-    yield _cost_row("batch_invariant: decode", duel, dtype, "ms/token", 1e3)
+    yield _cost_row("batch_invariant: decode", duel, dtype, "ms/tok", 1e3)
 
 
 def fresh_rows(folder: Path, dtype: str, repeats: int) -> Iterator[Row]:
@@ -105,7 +105,7 @@ def fresh_rows(folder: Path, dtype: str, repeats: int) -> Iterator[Row]:
     )
     overhead = max(run.overhead_bytes for run in runs)
     yield Row(
-        "peak memory, less weights and pool",
+        "peak memory − weights − pool",
         dtype,
         overhead / MB,
         "MB",

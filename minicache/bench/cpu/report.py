@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import date
 from importlib.metadata import version
 from typing import Any
 
 import torch
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from minicache.bench.cpu.measure import Row
 from minicache.hardware import describe
 
 
-def table(rows: Sequence[Row], model: str) -> Table:
-    """One line a row. Times are each side's fastest repeat; the ratio is the median over pairs."""
-    made = Table(title=f"{model} on {describe(torch.device('cpu'))}", title_justify="left")
-    for name in ("", "dtype"):
-        made.add_column(name)
-    for name in ("ours", "transformers", "floor", "unit", "ratio or value", "bar"):
-        made.add_column(name, justify="right")
-    for row in rows:
-        style = "" if row.good else "red"
-        made.add_row(row.what, row.dtype, *_numbers(row), _bar(row), style=style)
-    return made
+def tables(rows: Sequence[Row], model: str) -> Iterator[Table]:
+    """One table a dtype. Times are each side's fastest repeat; a ratio is the median over pairs."""
+    for dtype in dict.fromkeys(row.dtype for row in rows):
+        made = Table(
+            title=f"{model}, {dtype}, {describe(torch.device('cpu'))}; theirs: transformers",
+            title_justify="left",
+            box=SIMPLE_HEAD,
+            padding=(0, 1, 0, 0),
+        )
+        made.add_column("", no_wrap=True)
+        for name in ("ours", "theirs", "floor", "unit", "value", "bar"):
+            made.add_column(name, justify="right", no_wrap=True)
+        for row in rows:
+            if row.dtype == dtype:
+                style = "" if row.good else "red"
+                made.add_row(row.what, *_numbers(row), _bar(row), style=style)
+        yield made
 
 
 def as_json(rows: Sequence[Row], model: str, command: str) -> dict[str, Any]:
