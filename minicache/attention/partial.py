@@ -34,10 +34,8 @@ def merge(first: Partial, second: Partial) -> Partial:
 
     Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".
     """
-    peak = torch.maximum(first.lse, second.lse)
-    peak = peak.masked_fill(peak == -torch.inf, 0.0)  # both empty: -inf - -inf would be NaN
-    left, right = (first.lse - peak).exp(), (second.lse - peak).exp()
-    total = left + right
-    share = torch.where(total > 0, 1 / total, 0.0)
-    output = (left * share)[..., None] * first.output + (right * share)[..., None] * second.output
-    return Partial(output, peak + total.log())
+    # The second part's weight is s / (f + s), f and s being exp(lse): a sigmoid of the difference.
+    share = torch.sigmoid(second.lse - first.lse)
+    share = share.nan_to_num(0.0)  # both empty: -inf - -inf is NaN, and either part will do
+    output = torch.lerp(first.output.float(), second.output.float(), share[..., None])
+    return Partial(output, torch.logaddexp(first.lse, second.lse))
