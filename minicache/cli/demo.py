@@ -17,7 +17,7 @@ def demo(
     ] = "mixed",
     max_num_batched_tokens: Annotated[
         int, typer.Option(help="Most tokens in a step of the second run: the chunk budget.")
-    ] = 256,
+    ] = 512,
     model: options.Model = options.DEFAULT_MODEL,
     load_format: options.LoadFormat = "auto",
     dtype: options.Dtype = "auto",

@@ -10,7 +10,7 @@ from minicache.tokenizer import Tokenizer
 
 Encode = Callable[[str], Sequence[int]]
 """One message of a person → the prompt."""
-DOCUMENT_TOKENS = 5000
+DOCUMENT_TOKENS = 7000
 
 
 def encoder(tokenizer: Tokenizer | None, vocab_size: int) -> Encode:

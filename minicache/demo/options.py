@@ -16,7 +16,7 @@ class Options:
     """How the second run schedules, which model serves, and where the results go."""
 
     policy: str = "mixed"
-    max_num_batched_tokens: int = 256
+    max_num_batched_tokens: int = 512
     model: str = "smollm2-135m"
     load_format: str = "auto"
     dtype: str = "auto"
