@@ -88,11 +88,10 @@ class Decoder:
             x, qkv = self._rows(partial(self._project, layer), x, delta)
             q = self._ops.rotary_write(qkv, self._heads, layer.head_norm, angles, step, *pages)
             mixed = attend(q, *pages, step, scale).flatten(1)  # (T, H * D)
+            if layer is self._layers[-1]:  # nobody will read the other rows
+                x, mixed = x[step.sampled], mixed[step.sampled]
             x, delta = self._rows(partial(self._transform, layer), x, mixed)
-        assert delta is not None, "a decoder has layers"
-        if not step.sampled.numel():
-            return x.new_empty(0, self.config.vocab_size)
-        return self._rows(self._answer, x[step.sampled], delta[step.sampled])[0]
+        return self._rows(self._answer, x, delta)[0]
 
     def _project(self, layer: Layer, x: Tensor, delta: Tensor | None) -> tuple[Tensor, ...]:
         """Residual stream → residual stream, and queries, keys and values side by side."""
@@ -104,7 +103,7 @@ class Decoder:
         x, normed = self._add_norm(x, layer.output(mixed), layer.mlp_norm)
         return x, layer.down(self._ops.silu_mul(layer.gate_up(normed)))
 
-    def _answer(self, x: Tensor, delta: Tensor) -> tuple[Tensor, ...]:
+    def _answer(self, x: Tensor, delta: Tensor | None) -> tuple[Tensor, ...]:
         """The last hidden states of the sampled rows → their logits `(R, V)`."""
         return (self._head(self._add_norm(x, delta, self._norm)[1]),)
 
