@@ -200,7 +200,7 @@ def test_the_document_arrives_when_all_chats_talk():
 def test_every_policy_runs_and_is_told_honestly(tmp_path: Path, policy: str):
     code, text, numbers, _ = played(tmp_path, policy=policy, max_num_batched_tokens=64)
     text = " ".join(text.split())
-    assert code == 0 and f"after: {policy}" in text
+    assert code == 0 and f"2 of 2 – {policy.capitalize()}, budget 64" in text
     if policy == "static":
         assert "waited" in text and numbers["ratio"]["ttft_short_s"] > 2
     if policy == "prefill-first":
@@ -310,7 +310,7 @@ def test_a_live_terminal_gets_a_moving_picture(tmp_path: Path):
     console = Console(file=io.StringIO(), width=80, height=24, force_terminal=True)
     show(Options(out=tmp_path), console, Opened(machine), machine.idle)
     text = printed(console)
-    assert "1 of 2, before" in text and "2 of 2, after" in text and "\x1b[" in text
+    assert "1 of 2 – Whole" in text and "2 of 2 – Mixed" in text and "\x1b[" in text
 
 
 def staged(machine: Machine) -> Stage:

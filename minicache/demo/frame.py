@@ -108,12 +108,12 @@ def _line(text: str) -> Text:
 def _machine(stage: Stage, width: int) -> RenderableType:
     bar = max(10, width - 62)
     rows = Table.grid(padding=(0, 1))
-    rows.add_column(width=4, style="dim")
+    rows.add_column(width=9, style="dim")
     rows.add_column(width=bar)
     rows.add_column(no_wrap=True)
     step = stage.step
-    rows.add_row("step", _composition(step, bar) if step else "", _step(step) if step else "")
-    rows.add_row("KV", _pages(step, bar) if step else "", _queue(step) if step else "")
+    rows.add_row("last step", _composition(step, bar) if step else "", _step(step) if step else "")
+    rows.add_row("KV cache", _pages(step, bar) if step else "", _queue(step) if step else "")
     return Group(_line("─" * width), rows)
 
 
@@ -133,7 +133,9 @@ def _step(step: StepRecord) -> Text:
     words = Text().append(f"{step.num_decodes} decode", style=DECODE)
     words.append(" + ", style="dim")
     words.append(f"{step.prefill_tokens:,} prefill", style=PREFILL)
-    words.append(f" of {step.budget:,} tokens, {seconds(step.t_end - step.t_start)}")
+    lifted = step.num_decodes + step.prefill_tokens > step.budget
+    limit = "tokens, limit lifted" if lifted else f"of {step.budget:,} tokens"
+    words.append(f" {limit}, {seconds(step.t_end - step.t_start)}")
     return words
 
 

@@ -59,5 +59,5 @@ def open_model(options: Options, run: Run) -> Generator[Served]:
 def title(run: Run, options: Options) -> str:
     """How a run schedules, in a few words."""
     if run is Run.BEFORE:
-        return "whole-prompt prefill"
-    return f"{options.policy}, budget {options.max_num_batched_tokens:,} tokens"
+        return "Whole-prompt prefill"
+    return f"{options.policy.capitalize()}, budget {options.max_num_batched_tokens:,} tokens"

@@ -18,7 +18,7 @@ from minicache.demo.serving import Opener, Run, Served, open_model, title
 from minicache.demo.shown import Played, Shown
 from minicache.demo.warm import warm_up
 
-_PLACE = {Run.BEFORE: "1 of 2, before", Run.AFTER: "2 of 2, after"}
+_PLACE = {Run.BEFORE: "1 of 2", Run.AFTER: "2 of 2"}
 Idle = Callable[[float], None]
 
 
@@ -39,7 +39,7 @@ def show(
         for run in Run:
             if interrupt.asked:
                 break
-            console.out(f"Loading {options.model} …", highlight=False)
+            console.out(f"Loading {options.model} and warming up …", highlight=False)
             with opener(options, run) as served:
                 _play(shown, run, options, served, _view(console), interrupt, idle)
         shown.interrupted = interrupt.asked
@@ -68,7 +68,7 @@ def _play(
     time_per_token = warm_up(engine, shown.parts)
     if run is Run.BEFORE:
         shown.parts = arrange(shown.parts, time_per_token)
-    heading = f"{_PLACE[run]}: {title(run, options)}"
+    heading = f"{_PLACE[run]} – {title(run, options)}"
     stage = drive(engine, heading, shown.parts, watcher, interrupt, idle)
     pool = engine.pool
     shown.runs[run] = Played(stage, engine.trace, pool.num_free, pool.num_pages)
