@@ -379,3 +379,28 @@ def test_attention_that_always_raises_ends_everybody_with_its_words(folder: Path
         assert all(o.error and "no kernel today" in o.error for o in outputs)
         assert [len(o.token_ids) for o in outputs] == [1, 1], "the prompts went through"
         check_idle(llm)
+
+
+# --- what mutants of the implementation showed to be untested -----------------------------------
+
+
+def test_a_preempted_request_has_computed_nothing():
+    """Invariant 2: a preemption resets what counts as computed, from that moment on."""
+    harness = Harness()
+    request = harness.submit(range(10), max_tokens=5)
+    harness.step()
+    assert request.num_computed == 10
+    harness.scheduler.preempt(request, harness.now)
+    assert request.num_computed == request.num_scheduled == 0
+    harness.run()
+
+
+def test_a_stop_token_that_spells_something_is_not_told(folder: Path):
+    """Its id is among the output, its text is not."""
+    with make(folder) as llm:
+        (plain,) = llm.generate(SHORT, PARAMS)
+        last = plain.token_ids[0]
+        assert llm.tokenizer.decode([last])
+        (output,) = llm.generate(SHORT, SamplingParams(max_tokens=5, stop_token_ids=(last,)))
+        assert output.token_ids == [last] and output.text == ""
+        assert output.finish_reason is FinishReason.STOP
