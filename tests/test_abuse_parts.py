@@ -404,3 +404,21 @@ def test_a_stop_token_that_spells_something_is_not_told(folder: Path):
         (output,) = llm.generate(SHORT, SamplingParams(max_tokens=5, stop_token_ids=(last,)))
         assert output.token_ids == [last] and output.text == ""
         assert output.finish_reason is FinishReason.STOP
+
+
+def test_a_mixed_step_is_laid_out_once_for_all_layers(folder: Path, monkeypatch):
+    """Decodes and chunks took turns in one part's memory of its last batch: a layout a layer."""
+    from minicache.attention import paged
+
+    layouts = []
+    real = paged.plan_batch
+    monkeypatch.setattr(paged, "plan_batch", lambda *a: layouts.append(1) or real(*a))
+    with make(folder) as llm:
+        llm.engine.submit(SHORT, PARAMS)
+        llm.engine.step()
+        llm.engine.submit(LONG, PARAMS)
+        layouts.clear()
+        llm.engine.step()
+        (record,) = list(llm.engine.trace.steps)[-1:]
+        assert (record.num_decodes, record.prefill_tokens) == (1, 20)
+        assert len(layouts) == 2
