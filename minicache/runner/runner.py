@@ -79,9 +79,8 @@ class ModelRunner:
         self._cache = cache
         self._sampler = sampler
         self._clock = clock
-        part = InvariantAttention if model.batch_invariant else TorchPagedAttention
-        # One each: a part remembers how its last batch lies, for the layers that follow.
-        self._attend = Attentions(decode_attention or part(), prefill_attention or part())
+        default = InvariantAttention() if model.batch_invariant else TorchPagedAttention()
+        self._attend = Attentions(decode_attention or default, prefill_attention or default)
         self._table = PageTable(num_rows, -(-max_model_len // cache.page_size))
         self._last_tokens = torch.zeros(num_rows, dtype=torch.int64, device=model.device)
         self._done: deque[StepResult] = deque()
