@@ -223,6 +223,7 @@ def test_what_a_terminal_would_obey_is_not_printed():
 
 
 def test_ctrl_c_cancels_frees_and_reports(tmp_path: Path):
+    before = signal.getsignal(signal.SIGINT)
     machine = Machine()
     machine.on_step = lambda step: os.kill(os.getpid(), signal.SIGINT) if step == 40 else None
     code, text, numbers, opened = played(tmp_path, machine)
@@ -235,10 +236,11 @@ def test_ctrl_c_cancels_frees_and_reports(tmp_path: Path):
     assert f"{cancelled} requests were cancelled, and {NUM_PAGES} of {NUM_PAGES}" in text
     assert numbers["after"]["worst_gap_s"] is None and numbers["ratio"]["worst_gap_s"] is None
     assert (tmp_path / "out" / "timeline.svg").exists()
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) == before
 
 
 def test_a_second_ctrl_c_does_not_wait(tmp_path: Path):
+    before = signal.getsignal(signal.SIGINT)
     machine = Machine()
 
     def twice(step: int) -> None:
@@ -249,7 +251,7 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path: Path):
     machine.on_step = twice
     with pytest.raises(KeyboardInterrupt):
         played(tmp_path, machine)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) == before
 
 
 def test_ctrl_c_in_the_second_run_keeps_the_first(tmp_path: Path):
@@ -405,3 +407,15 @@ def test_a_budget_that_cannot_hold_everybody_is_refused_at_once(budget: int):
 def test_an_unknown_policy_is_refused_with_those_there_are():
     with pytest.raises(ValueError, match="'random'.*static, prefill-first, alternating, mixed"):
         Options(policy="random")
+
+
+def test_a_signal_that_was_ignored_is_ignored_again():
+    """A background job starts with Ctrl-C ignored."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Interrupt() as interrupt:
+            os.kill(os.getpid(), signal.SIGINT)
+        assert interrupt.asked
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)

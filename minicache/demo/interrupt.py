@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Any, Self
 
 
 class Interrupt:
@@ -13,7 +14,7 @@ class Interrupt:
 
     def __init__(self) -> None:
         self.asked = False
-        self._previous: object = None
+        self._previous: Callable[[int, FrameType | None], Any] | int | None = None
 
     def __enter__(self) -> Self:
         """Take the signal over. Only a process's main thread can."""
@@ -28,7 +29,7 @@ class Interrupt:
         trace: TracebackType | None,
     ) -> None:
         """Give the signal back to whoever had it."""
-        if callable(self._previous):
+        if self._previous is not None:  # SIG_IGN, which a background job has, is no callable
             signal.signal(signal.SIGINT, self._previous)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
