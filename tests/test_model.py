@@ -12,6 +12,7 @@ from model_driver import FAMILY, SCALING, Driver, prompt, tiny_config, tiny_mode
 from minicache.attention import PerSequence, naive_attention, online_attention
 from minicache.linear import DenseLinear, PackedLinear, packing_helps
 from minicache.model import Decoder, make_rope
+from minicache.model.norm import RmsNorm
 from minicache.model.rope import rotate, stretch
 from minicache.model.rows import FixedRows, WholeRows
 
@@ -150,7 +151,7 @@ def test_rotation_turns_pairs_by_position_times_frequency():
     config = tiny_config(rope_scaling=None)
     rope = make_rope(config, 40, dtype=torch.float64, device=torch.device("cpu"))
     x = torch.randn(40, 3, 16, dtype=torch.float64)
-    turned = rotate(x, rope.cos, rope.sin)
+    turned = rotate(x, *rope.at(torch.arange(40)))
     pairs = torch.complex(x[..., :8], x[..., 8:])
     frequency = 10_000.0 ** (-torch.arange(8, dtype=torch.float64) / 8)
     angle = torch.arange(40, dtype=torch.float64)[:, None, None] * frequency
@@ -163,7 +164,7 @@ def test_scores_depend_on_the_distance_alone():
     q, k = torch.randn(2, 16, dtype=torch.float64)
 
     def score(i: int, j: int) -> float:
-        turned = rotate(torch.stack([q, k])[:, None], rope.cos[[i, j]], rope.sin[[i, j]])
+        turned = rotate(torch.stack([q, k])[:, None], *rope.at(torch.tensor([i, j])))
         return float(turned[0, 0] @ turned[1, 0])
 
     assert score(12, 5) == pytest.approx(score(89, 82), abs=1e-5)
@@ -177,6 +178,21 @@ def test_llama3_scaling_keeps_fast_and_slows_slow_turns():
     blend = (original / 24.0 - 1) / (4 - 1)
     want = torch.tensor([1, 1, blend + (1 - blend) / 8, 1 / 8, 1 / 8])
     assert torch.allclose(got, want, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-6), (torch.bfloat16, 5e-3)])
+@pytest.mark.parametrize("shape", [(1, 48), (7, 576), (5, 8, 24)])
+def test_rms_norm_is_its_formula(shape, dtype, tolerance):
+    generator = torch.Generator().manual_seed(sum(shape))
+    x = (3 * torch.randn(shape, generator=generator)).to(dtype)
+    weight = torch.randn(shape[1:], generator=generator).to(dtype)
+    for scale in (1.0, 1e-4, 0.0):  # eps counts where the row is small
+        got = RmsNorm(weight, 1e-5)(x * scale)
+        assert got.dtype is dtype and got.shape == x.shape
+        wide = (x * scale).double()
+        root = (wide.square().mean(dim=-1, keepdim=True) + 1e-5).sqrt()
+        want = wide / root * weight.double()
+        assert float((got.double() - want).abs().max()) <= tolerance * float(want.abs().max())
 
 
 # --- linear layers and rows --------------------------------------------------------------------

@@ -38,7 +38,7 @@ def stable_softmax(scores: Tensor) -> Tensor:
 
 def group_heads(q: Tensor, kv_heads: int) -> Tensor:
     """`(T, H, D)` → `(T, K, H // K, D)`, a view: query heads that share a kv head, side by side."""
-    return q.unflatten(1, (kv_heads, q.shape[1] // kv_heads))
+    return q.view(q.shape[0], kv_heads, -1, q.shape[2])
 
 
 def softmax_scale(q: Tensor, scale: float | None) -> float:

@@ -42,13 +42,18 @@ class TorchPagedAttention:
     ) -> Tensor:
         """`q: (T, H, D)`, pages `(P, K, N, D)` → `(T, H, D)`."""
         plan = self._planned(batch, k_pages.shape)
-        output = torch.empty_like(q)
+        parts: list[tuple[Tensor | slice, Tensor]] = []
         for rows, group in plan.decodes:
             keys, values = gather(k_pages, group), gather(v_pages, group)
-            output[rows] = decode_attention(q[rows], keys, values, group.mask, scale)
+            parts.append((rows, decode_attention(q[rows], keys, values, group.mask, scale)))
         for rows, group in plan.chunks:
             keys, values = gather(k_pages, group)[0], gather(v_pages, group)[0]
-            output[rows] = chunk_attention(q[rows], keys, values, scale)
+            parts.append((rows, chunk_attention(q[rows], keys, values, scale)))
+        if len(parts) == 1:  # then its rows are all the rows, in their order
+            return parts[0][1]
+        output = torch.empty_like(q)
+        for rows, part in parts:
+            output[rows] = part
         return output
 
     def _planned(self, batch: AttentionBatch, shape: torch.Size) -> BatchPlan:

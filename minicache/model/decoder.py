@@ -71,11 +71,11 @@ class Decoder:
         self._ops: Ops = ops or TorchOps(self._rows)
         loader = LayerLoader(config, tensors, dtype, self.device)
         self._layers = [loader.layer(number) for number in range(config.num_layers)]
-        self._norm = loader.tensor("model.norm.weight")
+        self._norm = loader.norm("model.norm.weight")
         self._embedding, self._head = _ends(loader)
         positions = max_positions or config.max_position_embeddings
         self._rope = make_rope(config, positions, dtype=dtype, device=self.device)
-        self._heads = HeadShape(config.num_heads, config.num_kv_heads, config.rms_norm_eps)
+        self._heads = HeadShape(config.num_heads, config.num_kv_heads)
 
     def __call__(self, step: StepInputs, cache: PagedKVCache, attend: Attentions) -> Tensor:
         """Compute all rows, store keys and values, and return logits `(R, V)` of `step.sampled`."""
@@ -95,20 +95,17 @@ class Decoder:
 
     def _project(self, layer: Layer, x: Tensor, delta: Tensor | None) -> tuple[Tensor, ...]:
         """Residual stream → residual stream, and queries, keys and values side by side."""
-        x, normed = self._add_norm(x, delta, layer.attention_norm)
+        x, normed = self._ops.add_norm(x, delta, layer.attention_norm)
         return x, layer.qkv(normed)
 
     def _transform(self, layer: Layer, x: Tensor, mixed: Tensor) -> tuple[Tensor, ...]:
         """Attention's result `(T, H · D)` → residual stream, and what the MLP adds to it."""
-        x, normed = self._add_norm(x, layer.output(mixed), layer.mlp_norm)
+        x, normed = self._ops.add_norm(x, layer.output(mixed), layer.mlp_norm)
         return x, layer.down(self._ops.silu_mul(layer.gate_up(normed)))
 
     def _answer(self, x: Tensor, delta: Tensor | None) -> tuple[Tensor, ...]:
         """The last hidden states of the sampled rows → their logits `(R, V)`."""
-        return (self._head(self._add_norm(x, delta, self._norm)[1]),)
-
-    def _add_norm(self, x: Tensor, delta: Tensor | None, weight: Tensor) -> tuple[Tensor, Tensor]:
-        return self._ops.add_norm(x, delta, weight, self.config.rms_norm_eps)
+        return (self._head(self._ops.add_norm(x, delta, self._norm)[1]),)
 
 
 def _ends(loader: LayerLoader) -> tuple[Tensor, Linear]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from minicache.linear import DenseLinear, Linear, PackedLinear, packing_helps
+from minicache.model.norm import RmsNorm
 from minicache.model_config import ModelConfig
 
 
@@ -16,16 +17,14 @@ from minicache.model_config import ModelConfig
 class Layer:
     """Attention, then the MLP; each behind an RMS norm and beside the residual stream."""
 
-    attention_norm: Tensor
-    """(hidden,)."""
+    attention_norm: RmsNorm
     qkv: Linear
     """hidden → (H + 2K) · D: queries, keys and values in one product."""
-    head_norm: Tensor | None
-    """(H + K, D): weight of the norm of each query and key head, where the model has one."""
+    head_norm: RmsNorm | None
+    """Norm of each query and key head, `(T, H + K, D)`, where the model has one."""
     output: Linear
     """H · D → hidden."""
-    mlp_norm: Tensor
-    """(hidden,)."""
+    mlp_norm: RmsNorm
     gate_up: Linear
     """hidden → 2 · inner."""
     down: Linear
@@ -52,11 +51,11 @@ class LayerLoader:
         prefix = f"model.layers.{number}"
         attention, mlp = f"{prefix}.self_attn", f"{prefix}.mlp"
         return Layer(
-            attention_norm=self.tensor(f"{prefix}.input_layernorm.weight"),
+            attention_norm=self.norm(f"{prefix}.input_layernorm.weight"),
             qkv=self.linear(*(f"{attention}.{name}_proj" for name in "qkv")),
             head_norm=self._head_norm(attention) if self.config.qk_norm else None,
             output=self.linear(f"{attention}.o_proj"),
-            mlp_norm=self.tensor(f"{prefix}.post_attention_layernorm.weight"),
+            mlp_norm=self.norm(f"{prefix}.post_attention_layernorm.weight"),
             gate_up=self.linear(f"{mlp}.gate_proj", f"{mlp}.up_proj"),
             down=self.linear(f"{mlp}.down_proj"),
         )
@@ -65,6 +64,10 @@ class LayerLoader:
         """The named tensors, one below the other. A single one of the right dtype is not copied."""
         parts = [self.tensors[name].to(self.device, self.dtype) for name in names]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def norm(self, name: str) -> RmsNorm:
+        """The norm with the named weight, `(hidden,)`."""
+        return RmsNorm(self.tensor(name), self.config.rms_norm_eps)
 
     def linear(self, *names: str) -> Linear:
         """One product in place of several over the same input, with biases where there are any."""
@@ -80,7 +83,9 @@ class LayerLoader:
             return PackedLinear(weight, bias)
         return DenseLinear(weight, bias)
 
-    def _head_norm(self, attention: str) -> Tensor:
+    def _head_norm(self, attention: str) -> RmsNorm:
+        """Queries and keys in one: weight `(H + K, D)`."""
         q, k = self.tensor(f"{attention}.q_norm.weight"), self.tensor(f"{attention}.k_norm.weight")
         heads = (self.config.num_heads, -1), (self.config.num_kv_heads, -1)
-        return torch.cat([q.expand(heads[0]), k.expand(heads[1])])  # (H + K, D)
+        weight = torch.cat([q.expand(heads[0]), k.expand(heads[1])])
+        return RmsNorm(weight, self.config.rms_norm_eps)

@@ -8,32 +8,30 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from minicache.model.inputs import StepInputs
+from minicache.model.norm import RmsNorm
 from minicache.model.rope import Rope, rotate
 from minicache.model.rows import Rows
 
 
 class HeadShape(NamedTuple):
-    """How the columns of a qkv product split into heads, and how those are normed."""
+    """How the columns of a qkv product split into heads."""
 
     num_heads: int
     num_kv_heads: int
-    eps: float
 
 
 class Ops(Protocol):
     """What runs between the products of a layer: much memory traffic and little arithmetic."""
 
-    def add_norm(
-        self, x: Tensor, delta: Tensor | None, weight: Tensor, eps: float
-    ) -> tuple[Tensor, Tensor]:
-        """The residual stream `x + delta`, `(T, hidden)`, and its RMS norm times `weight`."""
+    def add_norm(self, x: Tensor, delta: Tensor | None, norm: RmsNorm) -> tuple[Tensor, Tensor]:
+        """The residual stream `x + delta`, `(T, hidden)`, and its norm."""
         ...
 
     def rotary_write(
         self,
         qkv: Tensor,
         shape: HeadShape,
-        head_norm: Tensor | None,
+        head_norm: RmsNorm | None,
         angles: Rope,
         step: StepInputs,
         k_pages: Tensor,
@@ -56,32 +54,29 @@ class TorchOps:
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
 
-    def add_norm(
-        self, x: Tensor, delta: Tensor | None, weight: Tensor, eps: float
-    ) -> tuple[Tensor, Tensor]:
-        """See `Ops`. Zhang and Sennrich 2019, "Root mean square layer normalization"."""
+    def add_norm(self, x: Tensor, delta: Tensor | None, norm: RmsNorm) -> tuple[Tensor, Tensor]:
+        """See `Ops`."""
         x = x if delta is None else x + delta
-        return x, F.rms_norm(x, weight.shape, weight, eps)
+        return x, norm(x)
 
     def rotary_write(
         self,
         qkv: Tensor,
         shape: HeadShape,
-        head_norm: Tensor | None,
+        head_norm: RmsNorm | None,
         angles: Rope,
         step: StepInputs,
         k_pages: Tensor,
         v_pages: Tensor,
     ) -> Tensor:
         """See `Ops`."""
-        heads, kv_heads, eps = shape
+        heads, kv_heads = shape
 
         def turn(qkv: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
-            each = qkv.unflatten(-1, (heads + 2 * kv_heads, -1))  # (T, H + 2K, D)
-            both, v = each.split((heads + kv_heads, kv_heads), 1)
-            if head_norm is not None:
-                both = F.rms_norm(both, both.shape[-1:], None, eps) * head_norm
-            return *rotate(both, cos, sin).split((heads, kv_heads), 1), v
+            each = qkv.view(len(qkv), heads + 2 * kv_heads, -1)  # (T, H + 2K, D)
+            both, v = each[:, : heads + kv_heads], each[:, heads + kv_heads :]
+            turned = rotate(both if head_norm is None else head_norm(both), cos, sin)
+            return turned[:, :heads], turned[:, heads:], v
 
         q, k, v = self._rows(turn, qkv, *angles)
         k_pages[step.pages, :, step.offsets] = k  # (T, K, D)

@@ -20,8 +20,8 @@ class Rope(NamedTuple):
     """(L, D): minus the sines, then the sines, so that a turn is x · cos + swapped(x) · sin."""
 
     def at(self, positions: Tensor) -> Rope:
-        """The angles of `positions: (T,)`, one row each."""
-        return Rope(self.cos[positions], self.sin[positions])
+        """The angles of `positions: (T,)`, as `(T, 1, D)`: the same for all heads of a row."""
+        return Rope(self.cos[positions, None], self.sin[positions, None])
 
 
 def make_rope(
@@ -51,7 +51,7 @@ def stretch(frequencies: Tensor, scaling: RopeScaling) -> Tensor:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn heads `x: (T, heads, D)`, each row by its own angles: `cos, sin: (T, D)` of a `Rope`."""
-    left, right = x.chunk(2, dim=-1)
-    swapped = torch.cat([right, left], dim=-1)
-    return torch.addcmul(x * cos[:, None], swapped, sin[:, None])
+    """Turn heads `x: (T, heads, D)`, each row by its own angles: `Rope.at` of its position."""
+    half = x.shape[-1] // 2
+    swapped = torch.cat([x[..., half:], x[..., :half]], dim=-1)
+    return torch.addcmul(x * cos, swapped, sin)
