@@ -1,7 +1,7 @@
 """Attention whose bits do not depend on the batch, on chunking or on what is cached.
 
 A matrix product may sum in another order when its shape changes. So every product here has one
-shape: query rows stand in blocks of 32 and keys in tiles of 64, both laid out by absolute position.
+shape: query rows stand in blocks of 32, keys in tiles of 128, both laid out by absolute position.
 A row then meets the same tiles in the same order, at the same place of the same shapes, whoever
 computes with it; keys that it may not see enter with weight 0, which changes nothing.
 """
@@ -18,7 +18,7 @@ from minicache.protocols import AttentionBatch
 
 BLOCK = 32
 """Query rows of one product."""
-TILE = 64
+TILE = 128
 """Keys of one product; a multiple of BLOCK, so that all rows of a block meet equally many tiles."""
 
 
