@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from rich.console import Console
 
 from minicache.bench.cpu.contest import Duel, alternate
 from minicache.bench.cpu.floor import Ceilings, decode_floor, prefill_floor
+from minicache.bench.cpu.fresh import MB, peak_bytes
 from minicache.bench.cpu.workload import mixed_queue, one_prompt
 from minicache.model_config import CONFIGS
 
@@ -107,3 +110,12 @@ def test_a_missed_bar_is_seen():
         console.print(*tables(rows, "tiny"))
     text = capture.get()
     assert "≥ 1 ✓" in text and "≥ 1 ✗" in text and "≤ 700 ✗" in text
+
+
+def test_the_peak_of_a_child_is_its_own():
+    """`ru_maxrss` of a child began at what its parent had."""
+    ballast = torch.ones(100 * MB // 4)  # 100 MB, resident
+    program = "from minicache.bench.cpu.fresh import peak_bytes; print(peak_bytes())"
+    child = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert int(child.stdout) < 100 * MB <= peak_bytes()
+    assert ballast[-1] == 1

@@ -32,12 +32,13 @@ class StoredTensor(NamedTuple):
 class TensorFiles(Mapping[str, Tensor]):
     """The tensors of a checkpoint, read on access and not kept.
 
-    With `dtype` None or as stored, on a CPU, a tensor is a view into its mapped file: no copy, and
-    pages come in when they are used. Otherwise each access maps the file anew, copies that one
-    tensor and lets the mapping go, so at most one stored tensor is in memory beside the copies.
+    Each access maps the file anew. With `dtype` None or as stored, on a CPU, the tensor is a view
+    into that mapping, which lives as long as it does: no copy, and pages come in when they are
+    used. Otherwise the tensor is copied and the mapping goes. So whoever copies what it gets holds
+    at most one stored tensor beside the copies.
     """
 
-    __slots__ = ("_device", "_dtype", "_open", "_stored")
+    __slots__ = ("_device", "_dtype", "_stored")
 
     def __init__(
         self,
@@ -48,16 +49,11 @@ class TensorFiles(Mapping[str, Tensor]):
         self._stored = stored
         self._dtype = dtype
         self._device = device
-        self._open: dict[Path, Any] = {}
 
     def __getitem__(self, name: str) -> Tensor:
         path, _, stored_dtype = self._stored[name]
         dtype = self._dtype or DTYPES[stored_dtype]
-        if dtype != DTYPES[stored_dtype] or self._device.type != "cpu":
-            return open_safetensors(path).get_tensor(name).to(self._device, dtype)
-        if path not in self._open:
-            self._open[path] = open_safetensors(path)
-        return self._open[path].get_tensor(name)
+        return open_safetensors(path).get_tensor(name).to(self._device, dtype)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._stored)

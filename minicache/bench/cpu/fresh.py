@@ -28,8 +28,9 @@ class Fresh(NamedTuple):
 
 
 _PROGRAM = """
-import json, resource, sys, time
+import json, sys, time
 import torch
+from minicache.bench.cpu.fresh import peak_bytes
 begin = time.perf_counter()
 from minicache import LLM, SamplingParams
 from minicache.bench.cpu.workload import one_prompt
@@ -39,15 +40,28 @@ llm = LLM(folder, device="cpu", dtype=dtype, num_pages=136, max_num_batched_toke
 ready = time.perf_counter() - begin
 params = SamplingParams(max_tokens=32, ignore_eos=True)
 llm.generate(one_prompt(2048, llm.config.vocab_size), params)
-unit = 1 if sys.platform == "darwin" else 1024
 precision = getattr(torch, dtype)
 print(json.dumps([
     ready,
-    resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit,
+    peak_bytes(),
     llm.config.num_parameters * precision.itemsize,
     kv_cache_bytes(llm.config, 136, 16, precision),
 ]))
 """
+
+
+def peak_bytes() -> int:
+    """The most memory that this process ever had resident.
+
+    Linux's `ru_maxrss` survives exec, and so counts what the parent had; VmHWM does not.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        return int(lines["VmHWM"].split()[0]) * 1024
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS
 
 
 def measure_fresh(folder: Path, dtype: str) -> Fresh:
